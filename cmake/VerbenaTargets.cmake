@@ -1,0 +1,93 @@
+# One function per kind of target, so that every target gets the same warnings, sanitizers and
+# include root. Link only against the verbena:: aliases.
+
+# The one place where warnings and sanitizers are chosen.
+add_library(verbena_options INTERFACE)
+add_library(verbena::options ALIAS verbena_options)
+target_compile_options(verbena_options INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
+  $<$<COMPILE_LANGUAGE:CXX>:-Wold-style-cast>
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+  $<$<BOOL:${VERBENA_WERROR}>:-Werror>)
+target_include_directories(verbena_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_link_options(verbena_options INTERFACE -Wl,--as-needed)
+if(VERBENA_SANITIZE)
+  target_compile_options(verbena_options INTERFACE
+    -fsanitize=${VERBENA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(verbena_options INTERFACE -fsanitize=${VERBENA_SANITIZE})
+  if(VERBENA_SANITIZE MATCHES "thread")
+    target_compile_definitions(verbena_options INTERFACE VERBENA_TSAN=1)
+    # gcc 12 warns that TSan does not model fences; Verbena publishes with release stores only.
+    target_compile_options(verbena_options INTERFACE -Wno-tsan)
+  endif()
+endif()
+
+# verbena_library(NAME SRCS ... HDRS ... DEPS ... PRIVATE_DEPS ...) defines verbena_NAME and
+# verbena::NAME. HDRS are compiled alone by the header check.
+function(verbena_library name)
+  cmake_parse_arguments(ARG "" "" "SRCS;HDRS;DEPS;PRIVATE_DEPS" ${ARGN})
+  set(target verbena_${name})
+  if(ARG_SRCS)
+    add_library(${target} STATIC ${ARG_SRCS} ${ARG_HDRS})
+    target_link_libraries(${target} PUBLIC ${ARG_DEPS} PRIVATE verbena::options ${ARG_PRIVATE_DEPS})
+    target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  else()
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE ${ARG_DEPS})
+    target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  endif()
+  add_library(verbena::${name} ALIAS ${target})
+  verbena_check_headers(${target} ${ARG_HDRS})
+endfunction()
+
+# verbena_program(verbena-server SRCS ... DEPS ...)
+function(verbena_program name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SRCS})
+  target_link_libraries(${name} PRIVATE verbena::options ${ARG_DEPS})
+endfunction()
+
+# verbena_test(NAME LABEL unit|integration|conformance|lab|model|fuzz SRCS ... DEPS ...
+#              [TIMEOUT seconds] [ARGS ...] [SERIAL])
+# One program with GoogleTest's main, run as one ctest test. SERIAL: nothing else runs beside it.
+function(verbena_test name)
+  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT" "SRCS;DEPS;ARGS" ${ARGN})
+  add_executable(${name} ${ARG_SRCS})
+  target_link_libraries(${name} PRIVATE verbena::options ${ARG_DEPS} GTest::gmock GTest::gtest
+                                        GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_SERIAL)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()
+
+# Self-containment: each header is compiled alone, with the flags of the target that owns it.
+set_property(GLOBAL PROPERTY VERBENA_HEADER_CHECKS "")
+function(verbena_check_headers target)
+  foreach(header ${ARGN})
+    cmake_path(ABSOLUTE_PATH header BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE path)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE relative)
+    set_property(GLOBAL APPEND PROPERTY VERBENA_HEADER_CHECKS "${target}|${relative}")
+  endforeach()
+endfunction()
+
+# `cmake --build ... --target check-headers` compiles one generated file per header.
+function(verbena_add_header_checks)
+  get_property(entries GLOBAL PROPERTY VERBENA_HEADER_CHECKS)
+  add_custom_target(check-headers)
+  foreach(entry ${entries})
+    string(REPLACE "|" ";" entry "${entry}")
+    list(GET entry 0 target)
+    list(GET entry 1 header)
+    string(MAKE_C_IDENTIFIER "${header}" id)
+    set(source ${CMAKE_BINARY_DIR}/check-headers/${id}.cc)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"  // IWYU pragma: keep\n")
+    add_library(check_${id} OBJECT EXCLUDE_FROM_ALL ${source})
+    target_link_libraries(check_${id} PRIVATE ${target} verbena::options)
+    add_dependencies(check-headers check_${id})
+  endforeach()
+endfunction()

@@ -1,0 +1,32 @@
+// Monotonic time in nanoseconds. Thread-safe.
+#pragma once
+
+#include <time.h>
+
+#include <cstdint>
+
+namespace verbena {
+
+inline int64_t MonotonicNanos() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+// Wall-clock time since 1970 in nanoseconds; may step backwards.
+inline int64_t UnixNanos() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+// Tells the processor that this is a spin loop.
+inline void CpuRelax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+}  // namespace verbena

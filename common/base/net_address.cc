@@ -1,0 +1,127 @@
+#include "common/base/net_address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+
+#include <cstring>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/text.h"
+
+namespace verbena {
+namespace {
+
+absl::Status BadAddress(std::string_view text, std::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("'", ToAbsl(text), "' is not an address: ",
+                                                 ToAbsl(why),
+                                                 " (write ADDR:PORT, for example 127.0.0.1:7400)"));
+}
+
+// Whether two addresses agree but for the port.
+bool SameHost(const sockaddr* a, const sockaddr* b) {
+  if (a->sa_family != b->sa_family) return false;
+  if (a->sa_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in*>(b)->sin_addr.s_addr;
+  }
+  return std::memcmp(&reinterpret_cast<const sockaddr_in6*>(a)->sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6*>(b)->sin6_addr, sizeof(in6_addr)) == 0;
+}
+
+}  // namespace
+
+NetAddress::NetAddress(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    std::memcpy(&storage_, address, sizeof(sockaddr_in));
+  } else if (address->sa_family == AF_INET6) {
+    std::memcpy(&storage_, address, sizeof(sockaddr_in6));
+  }
+}
+
+absl::StatusOr<NetAddress> NetAddress::Parse(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return BadAddress(text, "it has no port");
+  std::string host(text.substr(0, colon));
+  uint32_t port = 0;
+  if (!absl::SimpleAtoi(ToAbsl(text.substr(colon + 1)), &port) || port > 65535) {
+    return BadAddress(text, "its port is not a number from 0 to 65535");
+  }
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string::npos) {
+    return BadAddress(text, "an IPv6 address stands in brackets, as in [::1]:7400");
+  }
+  if (host.empty()) return BadAddress(text, "it has no host");
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int rc = getaddrinfo(host.c_str(), nullptr, &hints, &found); rc != 0) {
+    return BadAddress(text, gai_strerror(rc));
+  }
+  NetAddress address(found->ai_addr);
+  freeaddrinfo(found);
+  address.set_port(static_cast<uint16_t>(port));
+  return address;
+}
+
+socklen_t NetAddress::length() const {
+  return family() == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+}
+
+uint16_t NetAddress::port() const {
+  return ntohs(family() == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_port
+                                    : reinterpret_cast<const sockaddr_in*>(&storage_)->sin_port);
+}
+
+void NetAddress::set_port(uint16_t port) {
+  if (family() == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&storage_)->sin6_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in*>(&storage_)->sin_port = htons(port);
+  }
+}
+
+std::string NetAddress::host() const {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (family() == AF_INET6) {
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr, text,
+              sizeof(text));
+  } else {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr, text,
+              sizeof(text));
+  }
+  return text;
+}
+
+std::string NetAddress::ToString() const {
+  return family() == AF_INET6 ? absl::StrCat("[", host(), "]:", port())
+                              : absl::StrCat(host(), ":", port());
+}
+
+bool NetAddress::IsWildcard() const {
+  if (family() == AF_INET6) {
+    return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
+  }
+  return reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+bool NetAddress::IsLocal() const {
+  if (IsWildcard()) return true;
+  if (family() == AF_INET) {
+    const uint32_t host = ntohl(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr);
+    if (host >> 24 == 127) return true;
+  }
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return false;
+  const absl::Cleanup release = [list] { freeifaddrs(list); };
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr != nullptr && SameHost(entry->ifa_addr, addr())) return true;
+  }
+  return false;
+}
+
+}  // namespace verbena

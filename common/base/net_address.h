@@ -1,0 +1,42 @@
+// "ADDR:PORT" as users write it: 127.0.0.1:7000, [::1]:7000, host.example:7000.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace verbena {
+
+// An IPv4 or IPv6 socket address. A value type.
+class NetAddress {
+ public:
+  NetAddress() = default;
+  explicit NetAddress(const sockaddr* address);
+
+  // Parses and resolves (names by getaddrinfo, which may block). Port 0 means "any free port".
+  static absl::StatusOr<NetAddress> Parse(std::string_view text);
+
+  const sockaddr* addr() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  sockaddr* addr() { return reinterpret_cast<sockaddr*>(&storage_); }
+  socklen_t length() const;
+  int family() const { return storage_.ss_family; }
+  uint16_t port() const;
+  void set_port(uint16_t port);
+  // The address without port: "127.0.0.1" or "::1".
+  std::string host() const;
+  // "127.0.0.1:7000" or "[::1]:7000".
+  std::string ToString() const;
+  bool IsWildcard() const;
+  // Whether one of this machine's interfaces has the address (wildcards and loopback included).
+  bool IsLocal() const;
+
+ private:
+  sockaddr_storage storage_{};
+};
+
+}  // namespace verbena
