@@ -10,8 +10,8 @@
 #define VERBENA_CONCAT(a, b) VERBENA_CONCAT_INNER(a, b)
 
 // Evaluates `expr` (an absl::Status); returns it from the enclosing function if it is an error.
-#define VERBENA_RETURN_IF_ERROR(expr)                      \
-  do {                                                     \
+#define VERBENA_RETURN_IF_ERROR(expr)                                                      \
+  do {                                                                                     \
     if (absl::Status verbena_status = (expr); !verbena_status.ok()) return verbena_status; \
   } while (false)
 

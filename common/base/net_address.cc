@@ -15,8 +15,8 @@ namespace verbena {
 namespace {
 
 absl::Status BadAddress(std::string_view text, std::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("'", ToAbsl(text), "' is not an address: ",
-                                                 ToAbsl(why),
+  return absl::InvalidArgumentError(absl::StrCat("'", ToAbsl(text),
+                                                 "' is not an address: ", ToAbsl(why),
                                                  " (write ADDR:PORT, for example 127.0.0.1:7400)"));
 }
 

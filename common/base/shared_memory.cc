@@ -22,8 +22,9 @@ constexpr uint64_t kSmallPage = 4096;
 constexpr uint64_t kHugePage = 2 * kMiB;
 
 absl::Status NoMemory(const std::string& name, uint64_t size, const char* call) {
-  return absl::ResourceExhaustedError(absl::StrCat("cannot get ", FormatSize(size), " of memory for ",
-                                                   name, ": ", call, ": ", std::strerror(errno)));
+  return absl::ResourceExhaustedError(absl::StrCat("cannot get ", FormatSize(size),
+                                                   " of memory for ", name, ": ", call, ": ",
+                                                   std::strerror(errno)));
 }
 
 }  // namespace
@@ -48,7 +49,8 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(const std::string& name, uint6
     memory.fd_ = UniqueFd(memfd_create(name.c_str(), flags | MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!memory.fd_.valid()) return "memfd_create";
     if (ftruncate(memory.fd_.get(), static_cast<off_t>(memory.size_)) != 0) return "ftruncate";
-    void* data = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_.get(), 0);
+    void* data =
+        mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_.get(), 0);
     if (data == MAP_FAILED) return "mmap";
     memory.data_ = static_cast<uint8_t*>(data);
     return nullptr;

@@ -30,8 +30,9 @@ constexpr std::array<Unit, 10> kUnits = {{{"TiB", kTiB},
 
 absl::Status BadSize(std::string_view text) {
   return absl::InvalidArgumentError(
-      absl::StrCat("'", ToAbsl(text), "' is not a size: write a number and B, KiB, MiB, GiB or TiB, "
-                                      "for example 64MiB"));
+      absl::StrCat("'", ToAbsl(text),
+                   "' is not a size: write a number and B, KiB, MiB, GiB or TiB, "
+                   "for example 64MiB"));
 }
 
 }  // namespace

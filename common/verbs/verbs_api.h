@@ -75,8 +75,7 @@ class VerbsApi {
   virtual int CmDestroyId(rdma_cm_id* id) = 0;
   virtual int CmBindAddr(rdma_cm_id* id, sockaddr* address) = 0;
   virtual int CmListen(rdma_cm_id* id, int backlog) = 0;
-  virtual int CmResolveAddr(rdma_cm_id* id, sockaddr* source, sockaddr* target,
-                            int timeout_ms) = 0;
+  virtual int CmResolveAddr(rdma_cm_id* id, sockaddr* source, sockaddr* target, int timeout_ms) = 0;
   virtual int CmResolveRoute(rdma_cm_id* id, int timeout_ms) = 0;
   virtual int CmConnect(rdma_cm_id* id, rdma_conn_param* param) = 0;
   virtual int CmAccept(rdma_cm_id* id, rdma_conn_param* param) = 0;

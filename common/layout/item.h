@@ -1,0 +1,96 @@
+// An item: key and value in one block, self-verifying.
+//
+//   0   u64 check      0 = not valid
+//   8   u64 version    grows with every change of the key
+//   16  u32 value_len
+//   20  u16 key_len    1 to kMaxKeySize
+//   22  u16 flags      kept and given back, no meaning yet
+//   24  key, value
+//
+// check = XXH3(version, lengths and flags, block offset; seed) XOR XXH3(key and value; seed), and 1
+// where that is 0. The offset makes bytes that were copied elsewhere invalid; the XOR lets a move
+// or a new version recompute the check without hashing the value again. A reader accepts an item
+// only if the check matches, the key equals the one asked for and the lengths fit the block.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "common/layout/key_hash.h"
+#include "common/layout/size_class.h"
+
+namespace verbena::layout {
+
+inline constexpr uint32_t kMaxKeySize =
+    4096 - 24;  // the header and key of a run fit its first READ
+inline constexpr uint64_t kMaxValueSize = uint64_t{1} << 30;
+
+struct ItemHeader {
+  uint64_t check;
+  uint64_t version;
+  uint32_t value_len;
+  uint16_t key_len;
+  uint16_t flags;
+
+  uint64_t size() const { return sizeof(ItemHeader) + key_len + uint64_t{value_len}; }
+};
+static_assert(sizeof(ItemHeader) == 24);
+
+// Bytes of an item, header included.
+constexpr uint64_t ItemSize(uint64_t key_len, uint64_t value_len) {
+  return sizeof(ItemHeader) + key_len + value_len;
+}
+
+// The part of the check that depends on the header and the block's place (not on `header.check`).
+inline uint64_t HeaderCheck(const ItemHeader& header, uint64_t block_offset, uint64_t seed) {
+  uint64_t words[3];
+  words[0] = header.version;
+  std::memcpy(&words[1], &header.value_len, sizeof(uint64_t));
+  words[2] = block_offset;
+  return XXH3_64bits_withSeed(words, sizeof(words), seed);
+}
+
+// The part of the check that depends on key and value, which lie one behind the other at `body`.
+inline uint64_t BodyCheck(const void* body, uint64_t size, uint64_t seed) {
+  return XXH3_64bits_withSeed(body, size, seed);
+}
+
+inline uint64_t CombineChecks(uint64_t header_check, uint64_t body_check) {
+  const uint64_t check = header_check ^ body_check;
+  return check == 0 ? 1 : check;
+}
+
+// Verdict on a private copy of a block.
+enum class ItemState {
+  kAccepted,  // valid, and holds the key
+  kInvalid,   // being changed, torn, or not an item: no evidence of anything
+  kOtherKey,  // valid, but of another key: no evidence of anything either
+};
+
+// Judges `block`, a private copy of `size` bytes that were read from `block_offset`. `*item_size`
+// is set to the bytes that the item claims wherever its lengths are sane; more than `size` means
+// that the rest of a run has to be read first (the verdict is then kInvalid, or kOtherKey if the
+// key already differs).
+inline ItemState JudgeItem(const uint8_t* block, uint64_t size, uint64_t block_offset,
+                           std::string_view key, uint64_t seed, uint64_t* item_size) {
+  *item_size = 0;
+  ItemHeader header;
+  if (size < sizeof(header)) return ItemState::kInvalid;
+  std::memcpy(&header, block, sizeof(header));
+  if (header.check == 0 || header.key_len == 0 || header.key_len > kMaxKeySize ||
+      header.value_len > kMaxValueSize) {
+    return ItemState::kInvalid;
+  }
+  *item_size = header.size();
+  const bool same_key = header.key_len == key.size() && sizeof(header) + key.size() <= size &&
+                        std::memcmp(block + sizeof(header), key.data(), key.size()) == 0;
+  if (*item_size > size) return same_key ? ItemState::kInvalid : ItemState::kOtherKey;
+  if (!same_key) return ItemState::kOtherKey;
+  const uint64_t body = BodyCheck(block + sizeof(header), *item_size - sizeof(header), seed);
+  return CombineChecks(HeaderCheck(header, block_offset, seed), body) == header.check
+             ? ItemState::kAccepted
+             : ItemState::kInvalid;
+}
+
+}  // namespace verbena::layout
