@@ -1,0 +1,246 @@
+// Messages on an established connection. Requests go from client to server, responses back, both by
+// SEND; each message is one SEND of at most the size that the server names in Welcome.
+//
+// request   = RequestHeader (16) and 1 or more operations
+// operation = OperationHeader (32), key, value or ValueReference, zero padding to 8 bytes
+// response  = ResponseHeader (16) and 0 or more results (0: a probe or a change of the grant only)
+// result    = ResultHeader (32), value, zero padding to 8 bytes
+//
+// Every request is answered by one response with one result per operation, in the same order. All
+// integers little-endian; every field is checked against the bytes that arrived before it is used.
+// The first request of a connection is one kHello, which the server answers with Welcome; the
+// client speaks first because iWARP wants it so.
+//
+// Credits. A client has at most `grant` requests unanswered; the grant starts at 1 and every
+// response carries the current one. From one response to the next the grant falls by at most 1.
+// Then the requests that can be under way or waiting at the server never exceed the newest grant
+// sent: a client that has seen only the s-th of S responses may have g(s) unanswered, S - s of
+// which are answered already, and g(s) - (S - s) <= g(S).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace verbena::wire {
+
+inline constexpr size_t kMessageAlignment = 8;
+// Operations in one request, and so results in one response.
+inline constexpr size_t kMaxOperations = 256;
+
+enum class MessageKind : uint8_t { kRequest = 1, kResponse = 2 };
+
+struct RequestHeader {
+  uint32_t size;        // bytes of the whole message
+  uint8_t kind;         // MessageKind::kRequest
+  uint8_t reserved;     // 0
+  uint16_t operations;  // 1 to kMaxOperations
+  uint64_t acked : 48;  // answers of all operations up to this sequence number have been seen
+  uint64_t
+      wanted : 16;  // further requests that the client would send at once if it had the credits
+};
+static_assert(sizeof(RequestHeader) == 16);
+
+enum class OpCode : uint8_t {
+  kHello = 1,  // value: Hello; answered with Welcome
+  kPing = 2,   // answered with the same value
+  kGet = 3,    // by the server's CPU: the fallback of one-sided reads
+  kPut = 4,
+  kDelete = 5,
+  kInfo = 6,  // answered with a JSON object
+};
+
+// Flags of an operation.
+inline constexpr uint8_t kOpValueByReference = 1;  // kPut: a ValueReference stands for the value
+
+struct OperationHeader {
+  uint64_t sequence;  // grows by 1 with each operation of a session, from 1
+  uint8_t code;       // OpCode
+  uint8_t flags;
+  uint16_t key_len;    // bytes
+  uint32_t value_len;  // bytes of the value, also where it is given by reference
+  uint64_t expected;   // version, for conditional changes; else 0
+  uint64_t argument;   // meaning by OpCode; else 0
+};
+static_assert(sizeof(OperationHeader) == 32);
+
+// Where the server READs a large value from: memory that the client has registered with remote read
+// and keeps unchanged until the answer.
+struct ValueReference {
+  uint64_t address;
+  uint32_t rkey;
+  uint32_t reserved;  // 0
+};
+static_assert(sizeof(ValueReference) == 16);
+
+enum class ResultCode : uint16_t {
+  kOk = 0,
+  kNotFound = 1,
+  kInvalid = 2,      // malformed or out of range; the value is a text
+  kTooLarge = 3,     // key or value over the server's limit; text
+  kNoSpace = 4,      // region full; text
+  kUnavailable = 5,  // the server is stopping; text
+  kLocated = 6,      // kGet: found, too large for a message; the value is a Location
+  kInternal = 7,     // text
+};
+const char* ResultCodeName(ResultCode code);
+
+struct ResultHeader {
+  uint64_t sequence;   // of the operation
+  uint16_t code;       // ResultCode
+  uint16_t flags;      // 0
+  uint32_t value_len;  // bytes
+  uint64_t version;    // of the key after a change or in a GET; else 0
+  uint64_t argument;   // kPut, kDelete: 1 if the key existed before; else 0
+};
+static_assert(sizeof(ResultHeader) == 32);
+
+// Where a value too large for a message lies; the client READs and verifies it like any item.
+struct Location {
+  uint64_t slot;     // layout::Slot bits
+  uint64_t version;  // that the server saw
+};
+static_assert(sizeof(Location) == 16);
+
+struct ResponseHeader {
+  uint32_t size;     // bytes of the whole message
+  uint8_t kind;      // MessageKind::kResponse
+  uint8_t reserved;  // 0
+  uint16_t results;  // 0 to kMaxOperations
+  uint16_t grant;    // 1 or more
+  uint16_t reserved2;
+  uint32_t reserved3;
+};
+static_assert(sizeof(ResponseHeader) == 16);
+
+// Value of kHello.
+struct Hello {
+  uint32_t receive_size;   // bytes of each receive buffer of the client
+  uint32_t receive_count;  // receive buffers that the client keeps posted
+};
+static_assert(sizeof(Hello) == 8);
+
+// Value of the answer to kHello: what a client needs to READ the tenant's slice, and the limits.
+struct Welcome {
+  uint64_t region_address;  // remote address of the slice's base
+  uint64_t region_size;     // bytes
+  uint64_t epoch;           // as in the region's header
+  uint64_t max_value_size;  // bytes
+  uint32_t region_rkey;
+  uint32_t max_key_size;  // bytes
+  uint32_t max_message;   // bytes of a request or response
+  uint32_t eager_limit;   // values up to this many bytes travel inside requests
+  uint16_t window;        // largest grant
+  uint16_t layout;        // layout version of the slice
+  uint32_t reserved;
+};
+static_assert(sizeof(Welcome) == 56);
+
+constexpr size_t PadToAlignment(size_t size) {
+  return (size + kMessageAlignment - 1) & ~(kMessageAlignment - 1);
+}
+// Bytes that an operation or a result takes in a message.
+constexpr size_t OperationSize(size_t key_len, size_t value_len) {
+  return PadToAlignment(sizeof(OperationHeader) + key_len + value_len);
+}
+constexpr size_t ResultSize(size_t value_len) {
+  return PadToAlignment(sizeof(ResultHeader) + value_len);
+}
+
+// One operation, with views into the message it was decoded from.
+struct Operation {
+  OperationHeader header;
+  std::string_view key;
+  std::string_view value;  // empty where `reference` is set
+  std::optional<ValueReference> reference;
+};
+
+struct Result {
+  ResultHeader header;
+  std::string_view value;
+};
+
+// Builds a request in memory of the caller (a registered send buffer). Not thread-safe.
+class RequestWriter {
+ public:
+  // `buffer` must hold at least the header and be 8-byte aligned; it is borrowed.
+  explicit RequestWriter(std::span<uint8_t> buffer) : buffer_(buffer) {}
+
+  // Appends an operation; false (and nothing changed) if it does not fit. `header.key_len` and
+  // `header.value_len` are set from `key` and `value`.
+  bool Add(OperationHeader header, std::string_view key, std::string_view value);
+  // Appends a kPut whose value the server READs.
+  bool AddByReference(OperationHeader header, std::string_view key, uint32_t value_len,
+                      const ValueReference& reference);
+  // Writes the header; the message is then the first `size()` bytes of the buffer.
+  void Finish(uint64_t acked, uint16_t wanted);
+
+  size_t size() const { return size_; }
+  uint16_t operations() const { return operations_; }
+
+ private:
+  uint8_t* Reserve(OperationHeader header, std::string_view key, size_t value_bytes);
+
+  std::span<uint8_t> buffer_;
+  size_t size_ = sizeof(RequestHeader);
+  uint16_t operations_ = 0;
+};
+
+// Builds a response, likewise.
+class ResponseWriter {
+ public:
+  explicit ResponseWriter(std::span<uint8_t> buffer) : buffer_(buffer) {}
+
+  bool Add(ResultHeader header, std::string_view value);
+  // Room for a result whose value of `value_len` bytes the caller writes itself (one copy less):
+  // nullptr if it does not fit, else where to write.
+  uint8_t* AddInPlace(ResultHeader header, uint32_t value_len);
+  void Finish(uint16_t grant);
+
+  size_t size() const { return size_; }
+  // Bytes of value that a further result could carry.
+  size_t room() const;
+  uint16_t results() const { return results_; }
+
+ private:
+  std::span<uint8_t> buffer_;
+  size_t size_ = sizeof(ResponseHeader);
+  uint16_t results_ = 0;
+};
+
+// Reads a request. Everything is bounds-checked; the views point into `bytes`.
+class RequestReader {
+ public:
+  // InvalidArgument names the field that is wrong and its value.
+  static absl::StatusOr<RequestReader> Open(std::span<const uint8_t> bytes);
+
+  const RequestHeader& header() const { return header_; }
+  // The next operation; nullopt after the last one. An error ends the message (and the connection).
+  absl::StatusOr<std::optional<Operation>> Next();
+
+ private:
+  RequestHeader header_{};
+  std::span<const uint8_t> rest_;
+  uint16_t left_ = 0;
+};
+
+// Reads a response, likewise.
+class ResponseReader {
+ public:
+  static absl::StatusOr<ResponseReader> Open(std::span<const uint8_t> bytes);
+
+  const ResponseHeader& header() const { return header_; }
+  absl::StatusOr<std::optional<Result>> Next();
+
+ private:
+  ResponseHeader header_{};
+  std::span<const uint8_t> rest_;
+  uint16_t left_ = 0;
+};
+
+}  // namespace verbena::wire
