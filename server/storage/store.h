@@ -1,0 +1,157 @@
+// The store of one slice: changes and lookups by key. No networking.
+//
+// A change has two halves. *Prepare* checks the request and writes the new item into a block that
+// no reader accepts (check = 0). *Publish* makes it visible, with the stores in the order that
+// remote readers rely on (publish.h), and is short. Between the halves no lock is held, so that a
+// change may wait there for whatever has to happen first. Put() is both at once and the fast path:
+// it overwrites the old item in place where that is possible, without allocating.
+//
+// Thread-safe. `worker` (0 to workers - 1) selects caches and counters that only one thread may
+// use at a time; different workers run at the same time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/layout/item.h"
+#include "common/layout/slot.h"
+#include "server/storage/region.h"
+#include "server/storage/store_stats.h"
+
+namespace verbena::storage {
+
+class Allocator;
+class Index;
+class Store;
+
+struct StoreOptions {
+  // Threads that change or look up, each under an index of its own.
+  int workers = 1;
+  // Bytes, at most layout::kMaxValueSize.
+  uint64_t max_value_size = 1024 * 1024;
+};
+
+struct PutResult {
+  // Of the new item. Grows with each change of a key, also across its deletion and restarts.
+  uint64_t version = 0;
+  // Whether the key was there before.
+  bool existed = false;
+};
+
+struct DeleteResult {
+  bool existed = false;
+  // Of the item that was removed; 0 if there was none.
+  uint64_t version = 0;
+};
+
+struct GetResult {
+  bool found = false;
+  // Whether the value was copied out; false if it is longer than the room given.
+  bool copied = false;
+  uint16_t flags = 0;
+  uint32_t value_len = 0;
+  uint64_t version = 0;
+  // Where the item lies (class and offset of its block; Slot::offset() is from the slice's base).
+  // The item's size is layout::ItemSize(key size, value_len). Good until the key's next change.
+  layout::Slot slot;
+};
+
+// A change that has been checked and written, and is not visible. Move-only; dropping it gives the
+// block back. Must not outlive the Store, and belongs to the worker that prepared it.
+class PreparedPut {
+ public:
+  PreparedPut() = default;
+  PreparedPut(PreparedPut&& other) noexcept;
+  PreparedPut& operator=(PreparedPut&& other) noexcept;
+  ~PreparedPut();
+
+  // The value's bytes in the slice. After PreparePutInto they are to be filled before Publish; a
+  // device may do that. Not to be written after PreparePut.
+  std::span<uint8_t> value() const;
+  // Offset of value() from the slice's base.
+  uint64_t value_offset() const;
+  bool valid() const { return store_ != nullptr; }
+
+ private:
+  friend class Store;
+
+  Store* store_ = nullptr;
+  int worker_ = 0;
+  uint16_t flags_ = 0;
+  uint16_t key_len_ = 0;
+  uint32_t value_len_ = 0;
+  bool sealed_ = false;  // body_check_ is known
+  uint64_t body_check_ = 0;
+  layout::Slot slot_;  // the complete slot: fingerprint, class, offset
+  layout::KeyHash hash_;
+};
+
+class Store {
+ public:
+  // Takes over a freshly formatted region. InvalidArgument for options out of range.
+  static absl::StatusOr<std::unique_ptr<Store>> Create(Region region, const StoreOptions& options);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // Errors of all changes: InvalidArgument for an empty or too long key or a too long value (naming
+  // size and limit); ResourceExhausted if there is no room for the item, for a segment or in the
+  // directory (naming the size asked for and the space left). After an error nothing has changed.
+
+  absl::StatusOr<PutResult> Put(int worker, std::string_view key, std::span<const uint8_t> value,
+                                uint16_t flags = 0);
+
+  absl::StatusOr<PreparedPut> PreparePut(int worker, std::string_view key,
+                                         std::span<const uint8_t> value, uint16_t flags = 0);
+  // For a value that arrives later, in PreparedPut::value().
+  absl::StatusOr<PreparedPut> PreparePutInto(int worker, std::string_view key, uint64_t value_len,
+                                             uint16_t flags = 0);
+  // Only ResourceExhausted is possible (the index cannot grow), and only for a new key.
+  absl::StatusOr<PutResult> Publish(PreparedPut&& put);
+
+  // Copies the value into `out` if it fits; else only says what and where it is.
+  absl::StatusOr<GetResult> Get(int worker, std::string_view key, std::span<uint8_t> out);
+  // The same with a string that is made to fit. `*out` is unchanged if there is no such key.
+  absl::StatusOr<GetResult> Get(int worker, std::string_view key, std::string* out);
+
+  // A key that is not there is no error.
+  absl::StatusOr<DeleteResult> Delete(int worker, std::string_view key);
+
+  // Cheap: no walk over the data.
+  StoreStats Stats() const;
+
+  const Region& region() const { return region_; }
+  int workers() const { return options_.workers; }
+  uint64_t max_value_size() const { return options_.max_value_size; }
+
+  // For tests and administration.
+  Allocator& allocator() { return *allocator_; }
+  const Allocator& allocator() const { return *allocator_; }
+  const Index& index() const { return *index_; }
+
+ private:
+  friend class PreparedPut;
+  struct Worker;
+
+  Store(Region region, const StoreOptions& options);
+
+  absl::Status CheckSizes(std::string_view key, uint64_t value_len) const;
+  absl::StatusOr<PreparedPut> PrepareBlock(int worker, layout::KeyHash hash, std::string_view key,
+                                           uint64_t value_len, uint16_t flags);
+  absl::StatusOr<PutResult> PutElsewhere(int worker, layout::KeyHash hash, std::string_view key,
+                                         std::span<const uint8_t> value, uint16_t flags,
+                                         const uint64_t* body_check);
+
+  Region region_;
+  StoreOptions options_;
+  std::unique_ptr<Allocator> allocator_;
+  std::unique_ptr<Index> index_;
+  std::unique_ptr<Worker[]> workers_;
+};
+
+}  // namespace verbena::storage

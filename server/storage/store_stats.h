@@ -1,0 +1,37 @@
+// What a store holds and how its memory is used.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "common/layout/size_class.h"
+
+namespace verbena::storage {
+
+// A snapshot. Counters of different workers are read one after the other, so that a snapshot taken
+// during changes may be off by the changes in flight.
+struct StoreStats {
+  uint64_t items = 0;
+  uint64_t live_bytes = 0;  // keys and values
+  uint64_t used_bytes = 0;  // index_bytes + block_bytes: what the items cost, index included
+
+  uint64_t index_bytes = 0;  // region header, directory and segments
+  uint64_t block_bytes = 0;  // blocks in use with their rounding, runs as whole 16-byte units
+
+  uint64_t slice_bytes = 0;  // the whole slice
+  uint64_t heap_pages = 0;   // 1 MiB each: free, segments', slabs' and runs' pages
+  uint64_t free_pages = 0;
+  uint64_t segment_pages = 0;
+  uint64_t slab_pages = 0;
+  uint64_t run_pages = 0;
+  // Bytes given to each size class: whole pages and what was left over elsewhere.
+  std::array<uint64_t, layout::kSizeClasses> class_bytes{};
+
+  uint64_t segments = 0;
+  uint64_t splits = 0;
+  uint64_t overflow_buckets = 0;    // in use
+  uint64_t failed_allocations = 0;  // changes refused for want of memory
+  double mean_fill = 0;             // items / slots of all primary buckets
+};
+
+}  // namespace verbena::storage
