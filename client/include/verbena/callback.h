@@ -1,0 +1,81 @@
+// A move-only function object that never allocates: what a completion calls.
+//
+// Holds callables of up to 64 bytes (static_assert); capture a pointer if yours is larger. Calling
+// an empty one is a programming error (assert). Not thread-safe.
+#pragma once
+
+#include <cassert>
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace verbena {
+
+template <typename Signature>
+class Callback;
+
+template <typename... Args>
+class Callback<void(Args...)> {
+ public:
+  static constexpr size_t kCapacity = 64;
+
+  Callback() = default;
+  template <typename F>
+  requires(!std::is_same_v<std::decay_t<F>, Callback> && std::is_invocable_v<F&, Args...>)
+      Callback(F&& function) {  // NOLINT(google-explicit-constructor): a lambda is a callback
+    using Function = std::decay_t<F>;
+    static_assert(sizeof(Function) <= kCapacity, "capture a pointer instead of so much state");
+    static_assert(alignof(Function) <= alignof(std::max_align_t));
+    static_assert(std::is_nothrow_move_constructible_v<Function>);
+    new (storage_) Function(std::forward<F>(function));
+    call_ = [](void* self, Args... args) {
+      (*static_cast<Function*>(self))(std::forward<Args>(args)...);
+    };
+    if constexpr (!std::is_trivially_copyable_v<Function>) {
+      manage_ = [](void* self, void* target) {
+        auto* function_object = static_cast<Function*>(self);
+        if (target != nullptr) new (target) Function(std::move(*function_object));
+        function_object->~Function();
+      };
+    }
+  }
+  Callback(Callback&& other) noexcept { Take(other); }
+  Callback& operator=(Callback&& other) noexcept {
+    if (this != &other) {
+      Reset();
+      Take(other);
+    }
+    return *this;
+  }
+  ~Callback() { Reset(); }
+
+  explicit operator bool() const { return call_ != nullptr; }
+  void operator()(Args... args) {
+    assert(call_ != nullptr);
+    call_(storage_, std::forward<Args>(args)...);
+  }
+
+ private:
+  void Take(Callback& other) {
+    call_ = std::exchange(other.call_, nullptr);
+    manage_ = std::exchange(other.manage_, nullptr);
+    if (manage_ != nullptr) {
+      manage_(other.storage_, storage_);
+    } else if (call_ != nullptr) {
+      __builtin_memcpy(storage_, other.storage_, kCapacity);
+    }
+  }
+  void Reset() {
+    if (manage_ != nullptr) manage_(storage_, nullptr);
+    call_ = nullptr;
+    manage_ = nullptr;
+  }
+
+  alignas(std::max_align_t) unsigned char storage_[kCapacity];
+  void (*call_)(void*, Args...) = nullptr;
+  // Moves the callable to `target` (or nowhere if null) and destroys it; null if trivial.
+  void (*manage_)(void* self, void* target) = nullptr;
+};
+
+}  // namespace verbena
