@@ -1,0 +1,68 @@
+# Shared by demo.sh and test.sh: what Verbena needs from Debian, and how to get it. Source it.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# What it takes to build and run.
+BUILD_PACKAGES=(
+  g++ cmake ninja-build pkg-config ccache
+  libibverbs-dev librdmacm-dev ibverbs-providers
+  libabsl-dev libspdlog-dev libgflags-dev libxxhash-dev nlohmann-json3-dev
+  libgtest-dev libgmock-dev libbenchmark-dev libhiredis-dev
+)
+
+say() { printf '==> %s\n' "$*"; }
+die() {
+  printf '%s: %s\n' "${0##*/}" "$*" >&2
+  exit 1
+}
+
+# install_packages PACKAGE...: installs those that are missing, as root or through sudo.
+install_packages() {
+  local missing=() package
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
+      missing+=("$package")
+  done
+  if [ ${#missing[@]} -eq 0 ]; then
+    say "packages: all $# installed"
+    return
+  fi
+  say "packages: installing ${missing[*]}"
+  as_root apt-get update -qq || die "apt-get update failed: is the machine's package source reachable?"
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$(log_file apt)" 2>&1 ||
+    die "apt-get install failed, see $(log_file apt)"
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    die "needs root or sudo to run: $*"
+  fi
+}
+
+log_file() {
+  mkdir -p "$ROOT/build"
+  printf '%s/build/%s.log' "$ROOT" "$1"
+}
+
+# build PRESET TARGET...: configures and builds with all cores; quiet unless something fails.
+build() {
+  local preset=$1 log
+  shift
+  log=$(log_file "build-$preset")
+  say "building preset $preset (log: ${log#"$ROOT"/})"
+  (
+    cd "$ROOT"
+    cmake --preset "$preset" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "${CMAKE_EXTRA[@]}" &&
+      cmake --build --preset "$preset" --target "$@"
+  ) >"$log" 2>&1 || {
+    tail -n 60 "$log" >&2
+    die "building preset $preset failed, see $log"
+  }
+}
+
+CMAKE_EXTRA=()
