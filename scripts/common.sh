@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # Shared by demo.sh and test.sh: what Verbena needs from Debian, and how to get it. Source it.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -48,7 +48,6 @@ fi
 
 cd "$ROOT"
 install_packages "${BUILD_PACKAGES[@]}"
-CMAKE_EXTRA=(-DVERBENA_BUILD_TESTS=OFF)
 build release verbena-server verbena-cli verbena-bench verbena-example-packages
 bin=$ROOT/build/release/bin
 
