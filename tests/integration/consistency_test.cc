@@ -3,9 +3,9 @@
 //
 // Each key is owned by one writer, which counts up: state c of a key is a value that spells c, or,
 // for every kDeleteEvery-th c, the key's absence. Before it submits state c the writer stores c in
-// `started`, after the server's answer in `acked`. A reader loads `acked` before a GET and `started`
-// after it: what the GET saw must be a state between the two, and never older than what the same
-// reader saw before.
+// `started`, after the server's answer in `acked`. A reader loads `acked` before a GET and
+// `started` after it: what the GET saw must be a state between the two, and never older than what
+// the same reader saw before.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -22,6 +22,7 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/integration/process.h"
@@ -45,6 +46,9 @@ struct Shared {
     std::atomic<uint64_t> acked{0};
   };
   Key keys[kKeys];
+  // The server's address, valid once `ready` is set; empty if the server did not start.
+  char address[64] = "";
+  std::atomic<bool> ready{false};
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> reads{0};
   std::atomic<uint64_t> writes{0};
@@ -100,9 +104,9 @@ void Write(Shared& shared, const std::string& address, int writer) {
     Shared::Key& entry = shared.keys[key];
     const uint64_t state = entry.acked.load() + 1;
     entry.started.store(state);
-    const absl::Status status =
-        IsDeleted(state) ? connection->Delete(KeyName(key)).status()
-                         : connection->Put(KeyName(key), ValueOf(key, state)).status();
+    const absl::Status status = IsDeleted(state)
+                                    ? connection->Delete(KeyName(key)).status()
+                                    : connection->Put(KeyName(key), ValueOf(key, state)).status();
     if (!status.ok()) Fail("write of state " + std::to_string(state) + ": " + status.ToString());
     entry.acked.store(state);
     shared.writes.fetch_add(1);
@@ -147,42 +151,61 @@ void Read(Shared& shared, const std::string& address, int reader) {
   shared.rpc_gets.fetch_add(connection->stats().rpc_gets);
 }
 
+// Processes are forked while the test has a single thread, so they wait for the server's address.
 template <typename Body>
-pid_t Spawn(Body body) {
+pid_t Spawn(Shared& shared, Body body) {
   const pid_t pid = fork();
   if (pid == 0) {
-    body();
+    while (!shared.ready.load()) usleep(1000);
+    if (shared.address[0] != '\0') body(std::string(shared.address));
     _exit(0);
   }
   return pid;
 }
 
+// Reaps one of `children` that has ended; 0 if none has. (Not any child: the server is one too.)
+pid_t WaitAny(std::vector<pid_t>& children, int* status) {
+  for (pid_t& child : children) {
+    if (child == 0 || waitpid(child, status, WNOHANG) != child) continue;
+    return std::exchange(child, 0);
+  }
+  return 0;
+}
+
 class Consistency : public testing::Test {
  protected:
   Consistency() {
-    void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     shared_ = new (memory) Shared;
   }
   ~Consistency() override { munmap(shared_, sizeof(Shared)); }
 
-  // Runs writers and readers for the test's time; false if one of them failed.
-  bool Run(const std::string& address, int readers) {
-    std::vector<pid_t> children;
+  void SpawnAll(int readers) {
     for (int writer = 0; writer < kWriters; ++writer) {
-      children.push_back(Spawn([&] { Write(*shared_, address, writer); }));
+      children_.push_back(Spawn(*shared_, [this, writer](const std::string& address) {
+        Write(*shared_, address, writer);
+      }));
     }
     for (int reader = 0; reader < readers; ++reader) {
-      children.push_back(Spawn([&] { Read(*shared_, address, reader); }));
+      children_.push_back(Spawn(*shared_, [this, reader](const std::string& address) {
+        Read(*shared_, address, reader);
+      }));
     }
-    const auto end = std::chrono::steady_clock::now() +
-                     std::chrono::seconds(VERBENA_CONSISTENCY_SECONDS);
+  }
+
+  // Lets writers and readers run for the test's time; false if one of them failed.
+  bool Run(const std::string& address) {
+    address.copy(shared_->address, sizeof(shared_->address) - 1);
+    shared_->ready.store(true);
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::seconds(VERBENA_CONSISTENCY_SECONDS);
     bool all_well = true;
-    size_t left = children.size();
+    size_t left = children_.size();
     while (left > 0) {
       if (std::chrono::steady_clock::now() > end || !all_well) shared_->stop.store(true);
       int status = 0;
-      const pid_t ended = waitpid(-1, &status, WNOHANG);
+      const pid_t ended = WaitAny(children_, &status);
       if (ended > 0) {
         --left;
         all_well &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -194,15 +217,17 @@ class Consistency : public testing::Test {
   }
 
   Shared* shared_;
+  std::vector<pid_t> children_;
 };
 
 TEST_F(Consistency, NothingTornNothingStaleWithCacheLinesInRandomOrder) {
   setenv("VERBENA_SOFT_READ_ORDER", "random", 1);
   setenv("VERBENA_SOFT_READ_PAUSE_NS", "200", 1);
   setenv("VERBENA_SOFT_SEED", "7", 1);
+  SpawnAll(/*readers=*/3);
   auto server = ServerProcess::Start({"--memory=64MiB", "--workers=2"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  EXPECT_TRUE(Run(server->address(), /*readers=*/3));
+  EXPECT_TRUE(server.ok()) << server.status();
+  EXPECT_TRUE(Run(server.ok() ? server->address() : ""));
   std::cout << "reads " << shared_->reads << ", writes " << shared_->writes << ", READ retries "
             << shared_->retries << ", GETs by the server " << shared_->rpc_gets << "\n";
   EXPECT_GT(shared_->reads.load(), 1000u);
