@@ -44,8 +44,8 @@ struct AcceptData {
 };
 
 enum class RejectReason : uint16_t {
-  kMalformed = 1,        // private data too short or of another program
-  kProtocolVersion = 2,  // the server speaks `protocol`
+  kMalformed = 1,      // private data too short or of another program
+  kOtherProtocol = 2,  // the server speaks `protocol`
   kUnknownTenant = 3,
   kNeedProof = 4,  // `challenge` is to be answered
   kBadProof = 5,
@@ -72,8 +72,11 @@ std::array<uint8_t, ConnectData::kSize> Encode(const ConnectData& data);
 std::array<uint8_t, AcceptData::kSize> Encode(const AcceptData& data);
 std::array<uint8_t, RejectData::kSize> Encode(const RejectData& data);
 
-// InvalidArgument if the bytes are too few, have another magic, or a field is out of range.
-// Versions are not judged here.
+// InvalidArgument if the bytes are too few, have another magic, or a field is out of range; the
+// text names the field and its value. Versions are not judged here, but the caller must: the first
+// 8 bytes are the same in every protocol version, and of ConnectData and AcceptData of another
+// version nothing else is read. RejectData is the same in every version (reasons may be added), so
+// that people always see why; control characters of its text come out as '?'.
 absl::StatusOr<ConnectData> DecodeConnect(std::span<const uint8_t> bytes);
 absl::StatusOr<AcceptData> DecodeAccept(std::span<const uint8_t> bytes);
 absl::StatusOr<RejectData> DecodeReject(std::span<const uint8_t> bytes);

@@ -23,6 +23,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -152,6 +153,22 @@ constexpr size_t ResultSize(size_t value_len) {
   return PadToAlignment(sizeof(ResultHeader) + value_len);
 }
 
+// The bytes of one of the fixed structures above, as the value of an operation or result.
+template <typename T>
+std::string_view AsValue(const T& fixed) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return {reinterpret_cast<const char*>(&fixed), sizeof(T)};
+}
+
+// The structures that travel as values, checked. InvalidArgument names the field that is wrong and
+// its value.
+absl::StatusOr<Hello> DecodeHello(std::string_view value);
+absl::StatusOr<Welcome> DecodeWelcome(std::string_view value);
+absl::StatusOr<Location> DecodeLocation(std::string_view value);
+
+// The smallest size of message that a peer may name: room for a Welcome and for an error text.
+inline constexpr size_t kMinMessage = 256;
+
 // One operation, with views into the message it was decoded from.
 struct Operation {
   OperationHeader header;
@@ -172,7 +189,8 @@ class RequestWriter {
   explicit RequestWriter(std::span<uint8_t> buffer) : buffer_(buffer) {}
 
   // Appends an operation; false (and nothing changed) if it does not fit. `header.key_len` and
-  // `header.value_len` are set from `key` and `value`.
+  // `header.value_len` are set from `key` and `value`, and kOpValueByReference by which of the two
+  // functions it is.
   bool Add(OperationHeader header, std::string_view key, std::string_view value);
   // Appends a kPut whose value the server READs.
   bool AddByReference(OperationHeader header, std::string_view key, uint32_t value_len,
@@ -213,7 +231,9 @@ class ResponseWriter {
   uint16_t results_ = 0;
 };
 
-// Reads a request. Everything is bounds-checked; the views point into `bytes`.
+// Reads a request. Every length, code, flag, reserved field and padding byte is checked; what the
+// numbers mean (sequence, versions, limits of keys and values) is for the server to judge. The
+// views point into `bytes`.
 class RequestReader {
  public:
   // InvalidArgument names the field that is wrong and its value.
