@@ -146,6 +146,11 @@ class Store {
   absl::StatusOr<PutResult> PutElsewhere(int worker, layout::KeyHash hash, std::string_view key,
                                          std::span<const uint8_t> value, uint16_t flags,
                                          const uint64_t* body_check);
+  bool PutOverOld(int worker, layout::KeyHash hash, std::string_view key,
+                  std::span<const uint8_t> value, uint16_t flags, PutResult* result);
+  void Seal(PreparedPut& put) const;
+  template <typename CopyOut>
+  absl::StatusOr<GetResult> GetWith(int worker, std::string_view key, CopyOut copy_out);
 
   Region region_;
   StoreOptions options_;

@@ -1,0 +1,400 @@
+#include "server/storage/store.h"
+
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/macros.h"
+#include "common/base/relaxed_copy.h"
+#include "common/base/sizes.h"
+#include "server/storage/allocator.h"
+#include "server/storage/index.h"
+#include "server/storage/publish.h"
+
+namespace verbena::storage {
+namespace {
+
+using layout::ItemHeader;
+using layout::KeyHash;
+
+// Items up to this size are put together in private memory, hashed there and copied under the lock
+// over the old one. Larger ones are written to a new block ahead of the lock, so that neither the
+// lock nor the time in which readers find no valid item grows with the value.
+constexpr uint64_t kMaxStaged = 4096;
+
+constexpr uint64_t kBodyOffset = sizeof(ItemHeader);
+
+const char* AsChars(const uint8_t* bytes) { return reinterpret_cast<const char*>(bytes); }
+
+// BodyCheck of key and value that do not lie one behind the other. Slow to start.
+uint64_t BodyCheckOfParts(std::string_view key, std::span<const uint8_t> value, uint64_t seed) {
+  XXH3_state_t state;
+  XXH3_INITSTATE(&state);  // reset looks at the old seed
+  XXH3_64bits_reset_withSeed(&state, seed);
+  XXH3_64bits_update(&state, key.data(), key.size());
+  XXH3_64bits_update(&state, value.data(), value.size());
+  return XXH3_64bits_digest(&state);
+}
+
+ItemHeader MakeHeader(uint64_t version, size_t key_len, uint64_t value_len, uint16_t flags) {
+  return {.check = 0,
+          .version = version,
+          .value_len = static_cast<uint32_t>(value_len),
+          .key_len = static_cast<uint16_t>(key_len),
+          .flags = flags};
+}
+
+// Stores a header but for `check`. The rest of it is two words.
+void StoreHeader(uint8_t* block, const ItemHeader& header) {
+  constexpr size_t kCheckSize = sizeof(header.check);
+  CopyToShared(block + kCheckSize, reinterpret_cast<const uint8_t*>(&header) + kCheckSize,
+               sizeof(header) - kCheckSize);
+}
+
+// A counter that one thread changes and others read.
+class WorkerCounter {
+ public:
+  void Add(uint64_t n) {
+    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+}  // namespace
+
+// What a worker has for itself. `items` and `live_bytes` wrap below 0 where one worker deletes what
+// others put; the sum over all workers is right.
+struct alignas(128) Store::Worker {
+  WorkerCounter items;
+  WorkerCounter live_bytes;
+  WorkerCounter failed_allocations;
+  alignas(64) std::array<uint8_t, kMaxStaged> staging;
+};
+
+PreparedPut::PreparedPut(PreparedPut&& other) noexcept { *this = std::move(other); }
+
+PreparedPut& PreparedPut::operator=(PreparedPut&& other) noexcept {
+  std::swap(store_, other.store_);
+  std::swap(worker_, other.worker_);
+  std::swap(flags_, other.flags_);
+  std::swap(key_len_, other.key_len_);
+  std::swap(value_len_, other.value_len_);
+  std::swap(sealed_, other.sealed_);
+  std::swap(body_check_, other.body_check_);
+  std::swap(slot_, other.slot_);
+  std::swap(hash_, other.hash_);
+  return *this;
+}
+
+PreparedPut::~PreparedPut() {
+  if (store_ == nullptr) return;
+  store_->allocator_->Free(worker_, {slot_.offset(), slot_.size_class()});
+}
+
+std::span<uint8_t> PreparedPut::value() const {
+  return {store_->region_.At(value_offset()), value_len_};
+}
+
+uint64_t PreparedPut::value_offset() const { return slot_.offset() + kBodyOffset + key_len_; }
+
+Store::Store(Region region, const StoreOptions& options)
+    : region_(std::move(region)),
+      options_(options),
+      allocator_(std::make_unique<Allocator>(region_, options.workers)),
+      workers_(std::make_unique<Worker[]>(static_cast<size_t>(options.workers))) {}
+
+Store::~Store() = default;
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Create(Region region, const StoreOptions& options) {
+  if (options.workers < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.workers, " workers are out of range: there must be at least 1"));
+  }
+  if (options.max_value_size < 1 || options.max_value_size > layout::kMaxValueSize) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a largest value of ", FormatSize(options.max_value_size),
+        " is out of range: it must be between 1B and ", FormatSize(layout::kMaxValueSize)));
+  }
+  std::unique_ptr<Store> store(new Store(std::move(region), options));
+  VERBENA_ASSIGN_OR_RETURN(store->index_, Index::Create(store->region_, *store->allocator_));
+  return store;
+}
+
+absl::Status Store::CheckSizes(std::string_view key, uint64_t value_len) const {
+  if (key.empty() || key.size() > layout::kMaxKeySize) {
+    return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(),
+                                                   " bytes is out of range: keys have 1 to ",
+                                                   layout::kMaxKeySize, " bytes"));
+  }
+  if (value_len > options_.max_value_size) {
+    return absl::InvalidArgumentError(absl::StrCat("a value of ", value_len,
+                                                   " bytes is too long: values have at most ",
+                                                   options_.max_value_size, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,
+                                     std::span<const uint8_t> value, uint16_t flags) {
+  assert(worker >= 0 && worker < options_.workers);
+  VERBENA_RETURN_IF_ERROR(CheckSizes(key, value.size()));
+  const KeyHash hash = index_->Hash(key);
+  const uint64_t size = layout::ItemSize(key.size(), value.size());
+  if (size > kMaxStaged) return PutElsewhere(worker, hash, key, value, flags, nullptr);
+  index_->Prefetch(hash);
+
+  // While lock and bucket are on their way. The buffer is the item as it will lie in the block.
+  uint8_t* staged = workers_[static_cast<size_t>(worker)].staging.data();
+  ItemHeader header = MakeHeader(0, key.size(), value.size(), flags);
+  std::memcpy(staged + kBodyOffset, key.data(), key.size());
+  if (!value.empty()) {
+    std::memcpy(staged + kBodyOffset + key.size(), value.data(), value.size());
+  }
+  const uint64_t seed = region_.hash_seed();
+  const uint64_t body_check = layout::BodyCheck(staged + kBodyOffset, size - kBodyOffset, seed);
+  {
+    ChangeScope scope(*index_, hash);
+    const bool found = scope.Find(key);
+    if (found && scope.slot().size_class() == layout::SizeClassFor(size)) {
+      const uint32_t old_value_len = scope.item().value_len;
+      header.version = scope.NextVersion();
+      std::memcpy(staged, &header, sizeof(header));
+      const uint64_t check = layout::CombineChecks(
+          layout::HeaderCheck(header, scope.slot().offset(), seed), body_check);
+      uint8_t* block = scope.block();
+      OverwriteInPlace(block, check, [=] { CopyToShared(block + 8, staged + 8, size - 8); });
+      scope.Release();
+      workers_[static_cast<size_t>(worker)].live_bytes.Add(value.size() - old_value_len);
+      return PutResult{header.version, true};
+    }
+  }
+  return PutElsewhere(worker, hash, key, value, flags, &body_check);
+}
+
+// `body_check` is null if it is not known yet.
+absl::StatusOr<PutResult> Store::PutElsewhere(int worker, KeyHash hash, std::string_view key,
+                                              std::span<const uint8_t> value, uint16_t flags,
+                                              const uint64_t* body_check) {
+  absl::StatusOr<PreparedPut> put = PrepareBlock(worker, hash, key, value.size(), flags);
+  if (!put.ok()) {
+    // An item too large to be staged can still go over an old one of its class.
+    if (body_check == nullptr) {
+      PutResult result;
+      if (PutOverOld(worker, hash, key, value, flags, &result)) return result;
+    }
+    return std::move(put).status();
+  }
+  CopyToShared(put->value().data(), value.data(), value.size());
+  if (body_check != nullptr) {
+    put->body_check_ = *body_check;
+    put->sealed_ = true;
+  }
+  return Publish(*std::move(put));
+}
+
+bool Store::PutOverOld(int worker, KeyHash hash, std::string_view key,
+                       std::span<const uint8_t> value, uint16_t flags, PutResult* result) {
+  const uint32_t size_class = layout::SizeClassFor(layout::ItemSize(key.size(), value.size()));
+  if (size_class == layout::kRunClass) return false;
+  const uint64_t seed = region_.hash_seed();
+  const uint64_t body_check = BodyCheckOfParts(key, value, seed);
+  ChangeScope scope(*index_, hash);
+  if (!scope.Find(key) || scope.slot().size_class() != size_class) return false;
+  const uint32_t old_value_len = scope.item().value_len;
+  const ItemHeader header = MakeHeader(scope.NextVersion(), key.size(), value.size(), flags);
+  const uint64_t check =
+      layout::CombineChecks(layout::HeaderCheck(header, scope.slot().offset(), seed), body_check);
+  uint8_t* block = scope.block();
+  OverwriteInPlace(block, check, [&] {
+    StoreHeader(block, header);
+    // The key is the same.
+    CopyToShared(block + kBodyOffset + key.size(), value.data(), value.size());
+  });
+  scope.Release();
+  workers_[static_cast<size_t>(worker)].live_bytes.Add(value.size() - old_value_len);
+  *result = {header.version, true};
+  return true;
+}
+
+// A block with check = 0, header and key.
+absl::StatusOr<PreparedPut> Store::PrepareBlock(int worker, KeyHash hash, std::string_view key,
+                                                uint64_t value_len, uint16_t flags) {
+  const uint64_t size = layout::ItemSize(key.size(), value_len);
+  const Block block = allocator_->Allocate(worker, size);
+  if (!block) {
+    workers_[static_cast<size_t>(worker)].failed_allocations.Add(1);
+    return allocator_->OutOfMemory("an item", size);
+  }
+  PreparedPut put;
+  put.store_ = this;
+  put.worker_ = worker;
+  put.flags_ = flags;
+  put.key_len_ = static_cast<uint16_t>(key.size());
+  put.value_len_ = static_cast<uint32_t>(value_len);
+  put.slot_ = layout::Slot::Make(hash.fingerprint(), block.size_class, block.offset);
+  put.hash_ = hash;
+  uint8_t* at = region_.At(block.offset);
+  StoreRelease(CheckWord(at), 0);
+  StoreHeader(at, MakeHeader(0, key.size(), value_len, flags));
+  CopyToShared(at + kBodyOffset, key.data(), key.size());
+  return put;
+}
+
+absl::StatusOr<PreparedPut> Store::PreparePut(int worker, std::string_view key,
+                                              std::span<const uint8_t> value, uint16_t flags) {
+  VERBENA_ASSIGN_OR_RETURN(PreparedPut put, PreparePutInto(worker, key, value.size(), flags));
+  CopyToShared(put.value().data(), value.data(), value.size());
+  Seal(put);
+  return put;
+}
+
+absl::StatusOr<PreparedPut> Store::PreparePutInto(int worker, std::string_view key,
+                                                  uint64_t value_len, uint16_t flags) {
+  assert(worker >= 0 && worker < options_.workers);
+  VERBENA_RETURN_IF_ERROR(CheckSizes(key, value_len));
+  return PrepareBlock(worker, index_->Hash(key), key, value_len, flags);
+}
+
+void Store::Seal(PreparedPut& put) const {
+  if (put.sealed_) return;
+  put.body_check_ = layout::BodyCheck(region_.At(put.slot_.offset()) + kBodyOffset,
+                                      uint64_t{put.key_len_} + put.value_len_, region_.hash_seed());
+  put.sealed_ = true;
+}
+
+absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
+  assert(prepared.store_ == this);
+  PreparedPut put = std::move(prepared);
+  index_->Prefetch(put.hash_);
+  Seal(put);
+  Worker& worker = workers_[static_cast<size_t>(put.worker_)];
+  uint8_t* block = region_.At(put.slot_.offset());
+  const std::string_view key(AsChars(block) + kBodyOffset, put.key_len_);
+  ItemHeader header = MakeHeader(0, put.key_len_, put.value_len_, put.flags_);
+  for (;;) {
+    ChangeScope scope(*index_, put.hash_);
+    const bool existed = scope.Find(key);
+    if (!existed && !scope.MakeRoom()) {
+      const unsigned depth = scope.depth();
+      scope.Release();
+      if (absl::Status split = index_->Split(put.hash_, depth); !split.ok()) {
+        worker.failed_allocations.Add(1);
+        return split;
+      }
+      continue;
+    }
+    header.version = scope.NextVersion();
+    StoreHeader(block, header);
+    const uint64_t check = layout::CombineChecks(
+        layout::HeaderCheck(header, put.slot_.offset(), region_.hash_seed()), put.body_check_);
+    if (!existed) {
+      scope.Insert(put.slot_, check);
+      scope.Release();
+      worker.items.Add(1);
+      worker.live_bytes.Add(uint64_t{put.key_len_} + put.value_len_);
+      put.store_ = nullptr;  // the block belongs to the index now
+    } else {
+      const layout::Slot old = scope.slot();
+      const uint32_t old_value_len = scope.item().value_len;
+      scope.Replace(put.slot_, check);
+      scope.Release();
+      worker.live_bytes.Add(uint64_t{put.value_len_} - old_value_len);
+      put.slot_ = old;  // freed instead, when `put` goes
+    }
+    return PutResult{header.version, existed};
+  }
+}
+
+absl::StatusOr<GetResult> Store::Get(int worker, std::string_view key, std::span<uint8_t> out) {
+  return GetWith(worker, key, [out](std::span<const uint8_t> value) {
+    if (value.size() > out.size()) return false;
+    if (!value.empty()) std::memcpy(out.data(), value.data(), value.size());
+    return true;
+  });
+}
+
+absl::StatusOr<GetResult> Store::Get(int worker, std::string_view key, std::string* out) {
+  return GetWith(worker, key, [out](std::span<const uint8_t> value) {
+    out->assign(AsChars(value.data()), value.size());
+    return true;
+  });
+}
+
+template <typename CopyOut>
+absl::StatusOr<GetResult> Store::GetWith(int worker, std::string_view key, CopyOut copy_out) {
+  assert(worker >= 0 && worker < options_.workers);
+  static_cast<void>(worker);
+  VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
+  const KeyHash hash = index_->Hash(key);
+  index_->Prefetch(hash);
+  GetResult result;
+  ChangeScope scope(*index_, hash);
+  if (!scope.Find(key)) return result;
+  const ItemHeader header = scope.item();
+  result.found = true;
+  result.flags = header.flags;
+  result.value_len = header.value_len;
+  result.version = header.version;
+  result.slot = scope.slot();
+  result.copied = copy_out(
+      std::span<const uint8_t>(scope.block() + kBodyOffset + header.key_len, header.value_len));
+  return result;
+}
+
+absl::StatusOr<DeleteResult> Store::Delete(int worker, std::string_view key) {
+  assert(worker >= 0 && worker < options_.workers);
+  VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
+  const KeyHash hash = index_->Hash(key);
+  index_->Prefetch(hash);
+  ChangeScope scope(*index_, hash);
+  if (!scope.Find(key)) return DeleteResult{};
+  const layout::Slot old = scope.slot();
+  const ItemHeader header = scope.item();
+  scope.Remove();
+  scope.Release();
+  allocator_->Free(worker, {old.offset(), old.size_class()});
+  Worker& own = workers_[static_cast<size_t>(worker)];
+  own.items.Add(~uint64_t{0});
+  own.live_bytes.Add(-(uint64_t{header.key_len} + header.value_len));
+  return DeleteResult{true, header.version};
+}
+
+StoreStats Store::Stats() const {
+  StoreStats stats;
+  for (int i = 0; i < options_.workers; ++i) {
+    const Worker& worker = workers_[static_cast<size_t>(i)];
+    stats.items += worker.items.value();
+    stats.live_bytes += worker.live_bytes.value();
+    stats.failed_allocations += worker.failed_allocations.value();
+  }
+  const IndexUsage index = index_->Usage();
+  stats.segments = index.segments;
+  stats.splits = index.splits;
+  stats.overflow_buckets = index.overflow_buckets;
+  stats.mean_fill =
+      static_cast<double>(stats.items) /
+      static_cast<double>(index.segments * layout::kBuckets * layout::kSlotsPerBucket);
+
+  const HeapUsage heap = allocator_->Usage();
+  stats.heap_pages = heap.pages;
+  stats.free_pages = heap.free_pages;
+  stats.segment_pages = heap.segment_pages;
+  stats.slab_pages = heap.slab_pages;
+  stats.run_pages = heap.run_pages;
+  stats.class_bytes = heap.class_bytes;
+
+  stats.slice_bytes = region_.size();
+  stats.index_bytes = layout::kRegionHeaderSize + region_.directory().size_bytes() +
+                      index.segments * layout::kSegmentSize;
+  stats.block_bytes = allocator_->UsedBytes();
+  stats.used_bytes = stats.index_bytes + stats.block_bytes;
+  return stats;
+}
+
+}  // namespace verbena::storage
