@@ -21,7 +21,8 @@ absl::StatusOr<CmChannel> CmChannel::Create(VerbsApi& api) {
 
 absl::StatusOr<std::optional<CmEvent>> CmChannel::TryGetEvent() {
   rdma_cm_event* event = nullptr;
-  const int error = ReturnToErrno(handle_.api()->CmGetEvent(handle_.get(), &event), errno);
+  const int returned = handle_.api()->CmGetEvent(handle_.get(), &event);
+  const int error = ReturnToErrno(returned, errno);
   if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) return std::nullopt;
   if (error != 0) return ErrnoStatus(error, "rdma_get_cm_event", "");
   return CmEvent(*handle_.api(), event);

@@ -25,7 +25,8 @@ absl::StatusOr<CompletionChannel> CompletionChannel::Create(const DeviceView& de
 absl::StatusOr<std::optional<CqEvent>> CompletionChannel::TryGetEvent() {
   ibv_cq* cq = nullptr;
   void* context = nullptr;
-  const int error = ReturnToErrno(handle_.api()->GetCqEvent(handle_.get(), &cq, &context), errno);
+  const int returned = handle_.api()->GetCqEvent(handle_.get(), &cq, &context);
+  const int error = ReturnToErrno(returned, errno);
   if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) return std::nullopt;
   if (error != 0) return ErrnoStatus(error, "ibv_get_cq_event", "");
   auto* const state = static_cast<CompletionQueue::State*>(context);

@@ -118,7 +118,8 @@ int DeviceView::async_fd() const { return context_->async_fd; }
 
 absl::StatusOr<std::optional<AsyncEvent>> DeviceView::TryGetAsyncEvent() const {
   ibv_async_event event{};
-  const int error = ReturnToErrno(api_->GetAsyncEvent(context_, &event), errno);
+  const int returned = api_->GetAsyncEvent(context_, &event);
+  const int error = ReturnToErrno(returned, errno);
   if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) return std::nullopt;
   if (error != 0) return ErrnoStatus(error, "ibv_get_async_event", "device " + name());
   return AsyncEvent(*api_, event);

@@ -39,7 +39,8 @@ std::optional<int> ErrnoOf(const absl::Status& status);
 
 // The errno of a return value under convention 1 or 3: 0 stays 0, a positive value is the errno, -1
 // means `errno_value` and other negative values are errnos with their sign turned (some providers
-// and older librdmacm functions do that).
+// and older librdmacm functions do that). Call first, then this, in two statements: as arguments of
+// one call, errno may be read before the function has set it.
 int ReturnToErrno(int returned, int errno_value);
 
 namespace internal {
