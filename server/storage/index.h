@@ -50,6 +50,21 @@ class Index {
     __builtin_prefetch(bucket + 64, 1);
   }
 
+  // The second step, some time after Prefetch: starts to fetch the block that an item with this hash
+  // would lie in, as far as a look into the bucket without its lock can tell.
+  void PrefetchItem(layout::KeyHash hash) const {
+    const layout::Bucket* bucket = BucketAt(SegmentOf(hash) + layout::BucketOffset(hash.bucket()));
+    for (const layout::Slot& word : bucket->slots) {
+      const layout::Slot slot{LoadRelaxed(&word.bits)};
+      // Of an empty slot the block would be the region's header; a prefetch of that costs nothing.
+      if (slot.fingerprint() != hash.fingerprint()) continue;
+      const uint8_t* block = region_.At(slot.offset());
+      for (int line = 0; line < kPrefetchedLines; ++line) {
+        __builtin_prefetch(block + line * kCacheLine, 1);
+      }
+    }
+  }
+
   // Splits the segment of `hash`, unless its depth is not `depth` any more because somebody else
   // has split it. ResourceExhausted if there is no memory for a segment or the directory is full;
   // then nothing has changed. The caller holds no bucket.
@@ -59,6 +74,9 @@ class Index {
 
  private:
   friend class ChangeScope;
+
+  static constexpr int kCacheLine = 64;
+  static constexpr int kPrefetchedLines = 3;
 
   // The keys of a segment with hash bit `depth` (counted from the top) set, as a segment.
   struct SplitPlan;

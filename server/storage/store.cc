@@ -156,6 +156,7 @@ absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,
   if (!value.empty()) {
     std::memcpy(staged + kBodyOffset + key.size(), value.data(), value.size());
   }
+  index_->PrefetchItem(hash);
   const uint64_t seed = region_.hash_seed();
   const uint64_t body_check = layout::BodyCheck(staged + kBodyOffset, size - kBodyOffset, seed);
   {
