@@ -1,0 +1,72 @@
+// What the load generator drives: one connection to a store of whatever make.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace verbena::bench {
+
+// Counters of a connection since it was made. Zero where a store has no such thing.
+struct BackendCounters {
+  uint64_t gets = 0;
+  uint64_t reads = 0;         // RDMA READs
+  uint64_t read_retries = 0;  // READs whose result was not accepted
+  uint64_t rpc_gets = 0;      // GETs answered by the server's CPU
+
+  BackendCounters& operator+=(const BackendCounters& other) {
+    gets += other.gets;
+    reads += other.reads;
+    read_retries += other.read_retries;
+    rpc_gets += other.rpc_gets;
+    return *this;
+  }
+  BackendCounters operator-(const BackendCounters& other) const {
+    return {gets - other.gets, reads - other.reads, read_retries - other.read_retries,
+            rpc_gets - other.rpc_gets};
+  }
+};
+
+// Told of each finished operation, inside Backend::Poll and Wait. `slot` is the number that the
+// operation was submitted with. May submit further operations, but not poll.
+class CompletionSink {
+ public:
+  virtual ~CompletionSink() = default;
+  // NotFound for an absent key. `value` is good during the call.
+  virtual void OnRead(uint32_t slot, const absl::Status& status, std::string_view value) = 0;
+  virtual void OnWrite(uint32_t slot, const absl::Status& status) = 0;
+};
+
+// One thread at a time.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // `sink` is borrowed; it must be set before anything is submitted.
+  void set_sink(CompletionSink* sink) { sink_ = sink; }
+
+  // The caller keeps at most the agreed depth in flight. Key and value are borrowed until the
+  // operation has finished. On an error nothing was submitted.
+  virtual absl::Status SubmitRead(uint32_t slot, std::string_view key) = 0;
+  virtual absl::Status SubmitWrite(uint32_t slot, std::string_view key, std::string_view value) = 0;
+
+  // Sends what was submitted and takes what has come; never blocks. Returns how many operations
+  // finished.
+  virtual int Poll() = 0;
+  // The same, but waits until at least one has finished, nothing is in flight or time is over.
+  virtual int Wait(std::chrono::nanoseconds timeout) = 0;
+
+  // OK, or why the connection is dead; then nothing more will finish.
+  virtual absl::Status status() const = 0;
+  virtual BackendCounters counters() const { return {}; }
+
+ protected:
+  CompletionSink* sink_ = nullptr;
+};
+
+}  // namespace verbena::bench

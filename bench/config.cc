@@ -1,0 +1,225 @@
+#include "bench/config.h"
+
+#include <gflags/gflags.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/macros.h"
+#include "common/base/net_address.h"
+#include "common/base/sizes.h"
+#include "common/base/text.h"
+#include "common/layout/item.h"
+
+// Numbers are strings here so that a malformed one, too, is refused with the allowed range.
+DEFINE_string(server, "", "server to connect to: ADDR:PORT");
+DEFINE_string(workload, "b", "YCSB core workload: a, b or c");
+DEFINE_string(records, "100000", "records in the store (1 to 10G); k, M and G are decimal");
+DEFINE_string(operations, "0", "operations to do (0 to 1000G; 0: until --seconds are over)");
+DEFINE_string(seconds, "10", "time to run (0.1 to 1000000)");
+DEFINE_string(warmup_seconds, "0", "time to run before measuring (0 to 100000)");
+DEFINE_string(threads, "1", "client threads (1 to 1024)");
+DEFINE_string(connections, "0", "connections, a multiple of --threads (0: one per thread)");
+DEFINE_string(depth, "16", "operations in flight on each connection (1 to 1024)");
+DEFINE_string(key_size, "0", "bytes of each key (8 to 1024; 0: YCSB's own, 14 to 23)");
+DEFINE_string(value_size, "100", "bytes of each value (1B to 1GiB)");
+DEFINE_string(distribution, "zipfian", "how records are chosen: zipfian or uniform");
+DEFINE_string(seed, "1", "of everything random (0 to 2^64 - 1)");
+DEFINE_string(cache_bytes, "64MiB", "client's index cache per connection (0 to 1TiB; 0: off)");
+DEFINE_string(fabric, "auto", "auto, verbs or soft");
+DEFINE_string(json, "", "file to write the results to as JSON");
+DEFINE_string(max_errors, "0", "failed operations tolerated before the exit status is 1");
+DEFINE_bool(baseline, false, "also measure the fabric and the storage alone");
+DEFINE_string(rounds, "9", "alternating rounds of --baseline (9 to 1000) and compare (1 to 1000)");
+DEFINE_string(server_pid, "0", "server's process, for its CPU time (0: as the server says)");
+DEFINE_string(redis_server, "redis-server", "program to compare with");
+DEFINE_string(memcached, "memcached", "program to compare with");
+
+DECLARE_bool(help);
+DECLARE_bool(version);
+
+namespace verbena::bench {
+namespace {
+
+absl::Status BadFlag(std::string_view name, std::string_view value, std::string_view allowed) {
+  return absl::InvalidArgumentError(absl::StrCat("--", ToAbsl(name), "=", ToAbsl(value),
+                                                 " is not allowed: it must be ", ToAbsl(allowed)));
+}
+
+std::string Range(uint64_t least, uint64_t most) { return absl::StrCat(least, " to ", most); }
+
+absl::StatusOr<uint64_t> CountFlag(std::string_view name, const std::string& text, uint64_t least,
+                                   uint64_t most) {
+  const absl::StatusOr<uint64_t> value = ParseCount(text);
+  if (!value.ok() || *value < least || *value > most) {
+    return BadFlag(name, text, absl::StrCat("a number from ", Range(least, most)));
+  }
+  return *value;
+}
+
+absl::StatusOr<uint64_t> SizeFlag(std::string_view name, const std::string& text, uint64_t least,
+                                  uint64_t most) {
+  const absl::StatusOr<uint64_t> value = ParseSize(text);
+  if (!value.ok() || *value < least || *value > most) {
+    return BadFlag(name, text,
+                   absl::StrCat("a size from ", FormatSize(least), " to ", FormatSize(most)));
+  }
+  return *value;
+}
+
+absl::StatusOr<std::chrono::nanoseconds> SecondsFlag(std::string_view name, const std::string& text,
+                                                     double least, double most) {
+  double seconds = 0;
+  if (!absl::SimpleAtod(text, &seconds) || !(seconds >= least && seconds <= most)) {
+    return BadFlag(name, text, absl::StrFormat("a number of seconds from %g to %.0f", least, most));
+  }
+  return std::chrono::nanoseconds(std::llround(seconds * 1e9));
+}
+
+bool WasGiven(const char* flag) {
+  gflags::CommandLineFlagInfo info;
+  return gflags::GetCommandLineFlagInfo(flag, &info) && !info.is_default;
+}
+
+absl::Status ReadWhere(Config& config) {
+  config.server = FLAGS_server;
+  if (config.server.empty()) {
+    if (config.command != Command::kCompare) {
+      return absl::InvalidArgumentError("--server is missing: it must be the server's ADDR:PORT");
+    }
+  } else if (const auto address = NetAddress::Parse(config.server); !address.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--server=", config.server,
+                                                   " is not allowed: it must be ADDR:PORT (",
+                                                   address.status().message(), ")"));
+  }
+  config.fabric = FLAGS_fabric;
+  if (config.fabric != "auto" && config.fabric != "verbs" && config.fabric != "soft") {
+    return BadFlag("fabric", config.fabric, "auto, verbs or soft");
+  }
+  VERBENA_ASSIGN_OR_RETURN(const uint64_t pid,
+                           CountFlag("server_pid", FLAGS_server_pid, 0, INT32_MAX));
+  config.server_pid = static_cast<int64_t>(pid);
+  config.json_file = FLAGS_json;
+  config.redis_server = FLAGS_redis_server;
+  config.memcached = FLAGS_memcached;
+  return absl::OkStatus();
+}
+
+absl::Status ReadWhat(Config& config) {
+  const auto workload = FindWorkload(FLAGS_workload);
+  if (!workload.has_value()) return BadFlag("workload", FLAGS_workload, "a, b or c");
+  config.workload = *workload;
+  if (FLAGS_distribution == "zipfian") {
+    config.distribution = Distribution::kZipfian;
+  } else if (FLAGS_distribution == "uniform") {
+    config.distribution = Distribution::kUniform;
+  } else {
+    return BadFlag("distribution", FLAGS_distribution, "zipfian or uniform");
+  }
+  VERBENA_ASSIGN_OR_RETURN(config.records, CountFlag("records", FLAGS_records, 1, 10'000'000'000));
+  VERBENA_ASSIGN_OR_RETURN(const uint64_t key_size,
+                           CountFlag("key_size", FLAGS_key_size, 0, KeyNames::kMaxKeySize));
+  if (key_size != 0 && key_size < KeyNames::kMinKeySize) {
+    return BadFlag(
+        "key_size", FLAGS_key_size,
+        absl::StrCat("0 or a number from ", Range(KeyNames::kMinKeySize, KeyNames::kMaxKeySize)));
+  }
+  config.key_size = static_cast<uint32_t>(key_size);
+  VERBENA_ASSIGN_OR_RETURN(const uint64_t value_size,
+                           SizeFlag("value_size", FLAGS_value_size, 1, layout::kMaxValueSize));
+  config.value_size = static_cast<uint32_t>(value_size);
+  VERBENA_ASSIGN_OR_RETURN(config.seed, CountFlag("seed", FLAGS_seed, 0, UINT64_MAX));
+  return absl::OkStatus();
+}
+
+absl::Status ReadHow(Config& config) {
+  VERBENA_ASSIGN_OR_RETURN(config.operations,
+                           CountFlag("operations", FLAGS_operations, 0, 1'000'000'000'000));
+  VERBENA_ASSIGN_OR_RETURN(config.duration, SecondsFlag("seconds", FLAGS_seconds, 0.1, 1e6));
+  VERBENA_ASSIGN_OR_RETURN(config.warmup,
+                           SecondsFlag("warmup_seconds", FLAGS_warmup_seconds, 0, 1e5));
+  // Whoever gives only a number of operations wants them all.
+  if (config.operations != 0 && !WasGiven("seconds")) config.duration = {};
+  if (config.command == Command::kLoad) {  // ends with the last record
+    config.operations = 0;
+    config.duration = config.warmup = {};
+  }
+  VERBENA_ASSIGN_OR_RETURN(const uint64_t threads, CountFlag("threads", FLAGS_threads, 1, 1024));
+  VERBENA_ASSIGN_OR_RETURN(const uint64_t connections,
+                           CountFlag("connections", FLAGS_connections, 0, 65536));
+  if (connections % threads != 0) {
+    return BadFlag("connections", FLAGS_connections,
+                   absl::StrCat("0 or a multiple of --threads=", threads, " up to 65536"));
+  }
+  config.threads = static_cast<uint32_t>(threads);
+  config.connections = static_cast<uint32_t>(connections == 0 ? threads : connections);
+  VERBENA_ASSIGN_OR_RETURN(const uint64_t depth, CountFlag("depth", FLAGS_depth, 1, 1024));
+  config.depth = static_cast<uint32_t>(depth);
+  VERBENA_ASSIGN_OR_RETURN(config.cache_bytes, SizeFlag("cache_bytes", FLAGS_cache_bytes, 0, kTiB));
+  VERBENA_ASSIGN_OR_RETURN(config.max_errors,
+                           CountFlag("max_errors", FLAGS_max_errors, 0, UINT64_MAX));
+  config.baseline = FLAGS_baseline;
+  const bool compare = config.command == Command::kCompare;
+  VERBENA_ASSIGN_OR_RETURN(const uint64_t rounds,
+                           CountFlag("rounds", FLAGS_rounds, compare ? 1 : 9, 1000));
+  config.rounds = static_cast<uint32_t>(rounds);
+  if (compare && !WasGiven("seconds")) config.duration = std::chrono::seconds(1);
+  if (compare && (config.operations != 0 || config.duration.count() == 0)) {
+    return BadFlag("operations", FLAGS_operations, "0 for compare: rounds go by --seconds");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const char* CommandName(Command command) {
+  switch (command) {
+    case Command::kLoad:
+      return "load";
+    case Command::kRun:
+      return "run";
+    case Command::kCompare:
+      return "compare";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<uint64_t> ParseCount(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc()) {
+    return absl::InvalidArgumentError(absl::StrCat("not a number: '", ToAbsl(text), "'"));
+  }
+  const std::string_view suffix = text.substr(static_cast<size_t>(end - text.data()));
+  uint64_t unit = 1;
+  if (suffix == "k" || suffix == "K") {
+    unit = 1'000;
+  } else if (suffix == "M") {
+    unit = 1'000'000;
+  } else if (suffix == "G") {
+    unit = 1'000'000'000;
+  } else if (!suffix.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("not a number: '", ToAbsl(text), "'"));
+  }
+  if (value > UINT64_MAX / unit) {
+    return absl::InvalidArgumentError(absl::StrCat("too large: '", ToAbsl(text), "'"));
+  }
+  return value * unit;
+}
+
+absl::StatusOr<Config> ConfigFromFlags(Command command) {
+  Config config;
+  config.command = command;
+  VERBENA_RETURN_IF_ERROR(ReadWhere(config));
+  VERBENA_RETURN_IF_ERROR(ReadWhat(config));
+  VERBENA_RETURN_IF_ERROR(ReadHow(config));
+  return config;
+}
+
+bool HelpWanted() { return FLAGS_help; }
+bool VersionWanted() { return FLAGS_version; }
+
+}  // namespace verbena::bench

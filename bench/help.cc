@@ -1,0 +1,67 @@
+#include "bench/config.h"
+
+namespace verbena::bench {
+
+std::string HelpText() {
+  return R"(verbena-bench: measures a Verbena server with the YCSB core workloads.
+
+  verbena-bench load --server=ADDR:PORT [flags]      stores the records
+  verbena-bench run --server=ADDR:PORT [flags]       works on them and reports
+  verbena-bench compare [--server=ADDR:PORT] [flags] the same work against Redis and memcached
+
+A first try, with a server on port 7400:
+  verbena-bench load --server=127.0.0.1:7400 --records=1M
+  verbena-bench run  --server=127.0.0.1:7400 --records=1M --workload=b --seconds=10
+
+load and run must be given the same --records and --key_size. Load is always one insert of each
+record; run chooses records at random. Every value carries a check of its contents and its key, and
+every value that is read is verified.
+
+What to do
+  --workload=b         a: 50 % reads, 50 % updates; b: 95 % reads, 5 % updates; c: only reads
+  --records=100000     records in the store (1 to 10G; k, M and G are decimal)
+  --distribution=zipfian  zipfian: YCSB's scrambled one, the hottest key gets 3.8 %; or uniform
+  --key_size=0         bytes of each key: 8 to 1024; 0: YCSB's own names, 14 to 23 bytes
+  --value_size=100     bytes of each value (1B to 1GiB)
+  --seed=1             of everything random; the same seed gives the same operations
+
+How much
+  --seconds=10         how long to run (0.1 to 1000000)
+  --operations=0       how many operations; with --seconds too, whichever ends first
+  --warmup_seconds=0   run this long before measuring, to fill caches
+
+How hard (closed loop: an answer makes room for the next operation)
+  --threads=1          client threads (1 to 1024)
+  --connections=0      connections, a multiple of --threads; 0: one per thread
+  --depth=16           operations in flight on each connection (1 to 1024)
+  --cache_bytes=64MiB  each connection's cache of the server's index; 0 turns it off
+
+Where
+  --server=ADDR:PORT   the server
+  --fabric=auto        auto, verbs (an RDMA adapter) or soft (the software device, same host)
+  --server_pid=0       the server's process, for its CPU time; by default the server tells
+
+Results
+  A progress line on a terminal, a table at the end. Latencies are from submission to callback.
+  Interrupted (Ctrl-C), it reports what there is, marked so.
+  --json=FILE          the same as JSON
+  --max_errors=0       more failed operations than this make the exit status 1
+  --baseline           run: afterwards measures, in alternating rounds in the same process, plain
+                       RDMA READs and SEND ping-pongs without a store around them, and PUTs in the
+                       storage without a network, and prints how Verbena relates to them. The server
+                       must be on this host.
+  --rounds=9           of --baseline (9 to 1000) and compare (1 to 1000)
+
+compare
+  Starts redis-server and memcached on Unix sockets (and a Verbena server, unless --server is
+  given), loads the same records and runs the same operations on each, in turns of --seconds
+  (default 1) for --rounds, at --depth and at depth 1. Prints medians and ratios.
+  --redis_server=redis-server, --memcached=memcached   programs to start
+
+Exit status: 0 all well; 1 wrong values, or more errors than --max_errors; 2 wrong usage; 3 no
+connection, or it was lost; 130 interrupted.
+All flags: --helpfull. Flags from a file: --flagfile=FILE.
+)";
+}
+
+}  // namespace verbena::bench

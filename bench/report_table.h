@@ -1,0 +1,19 @@
+// Results as text for people.
+#pragma once
+
+#include <string>
+
+#include "bench/baseline.h"
+#include "bench/config.h"
+#include "bench/result.h"
+
+namespace verbena::bench {
+
+// Several lines. `baseline` may be null.
+std::string RunTable(const Config& config, const RunContext& context, const RunResult& result,
+                     const BaselineResult* baseline);
+
+// "12.3 us", "1.20 ms", "3.4 s", "120 ns".
+std::string FormatNanos(double nanos);
+
+}  // namespace verbena::bench

@@ -1,0 +1,148 @@
+#include "bench/config.h"
+
+#include <gflags/gflags.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace verbena::bench {
+namespace {
+
+using ::testing::HasSubstr;
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+// The configuration for these flags; they are reset afterwards.
+absl::StatusOr<Config> Configure(Command command, const Flags& flags) {
+  gflags::FlagSaver saver;
+  gflags::SetCommandLineOption("server", "127.0.0.1:7400");
+  for (const auto& [name, value] : flags) {
+    EXPECT_FALSE(gflags::SetCommandLineOption(name.c_str(), value.c_str()).empty()) << name;
+  }
+  return ConfigFromFlags(command);
+}
+
+TEST(Config, HasDefaults) {
+  const auto config = Configure(Command::kRun, {});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->workload.name, 'b');
+  EXPECT_EQ(config->records, 100'000u);
+  EXPECT_EQ(config->threads, 1u);
+  EXPECT_EQ(config->connections, 1u);
+  EXPECT_EQ(config->depth, 16u);
+  EXPECT_EQ(config->value_size, 100u);
+  EXPECT_EQ(config->duration, std::chrono::seconds(10));
+  EXPECT_EQ(config->distribution, Distribution::kZipfian);
+}
+
+TEST(Config, ReadsEveryFlag) {
+  const auto config = Configure(Command::kRun, {{"workload", "A"},
+                                                {"records", "2M"},
+                                                {"operations", "10k"},
+                                                {"seconds", "2.5"},
+                                                {"threads", "2"},
+                                                {"connections", "6"},
+                                                {"depth", "3"},
+                                                {"key_size", "16"},
+                                                {"value_size", "1KiB"},
+                                                {"distribution", "uniform"},
+                                                {"seed", "18446744073709551615"},
+                                                {"cache_bytes", "0"},
+                                                {"fabric", "soft"},
+                                                {"json", "out.json"},
+                                                {"baseline", "true"},
+                                                {"rounds", "11"},
+                                                {"warmup_seconds", "1"},
+                                                {"max_errors", "5"},
+                                                {"server_pid", "42"}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->workload.name, 'a');
+  EXPECT_EQ(config->records, 2'000'000u);
+  EXPECT_EQ(config->operations, 10'000u);
+  EXPECT_EQ(config->duration, std::chrono::milliseconds(2500));
+  EXPECT_EQ(config->threads, 2u);
+  EXPECT_EQ(config->connections, 6u);
+  EXPECT_EQ(config->depth, 3u);
+  EXPECT_EQ(config->key_size, 16u);
+  EXPECT_EQ(config->value_size, 1024u);
+  EXPECT_EQ(config->distribution, Distribution::kUniform);
+  EXPECT_EQ(config->seed, UINT64_MAX);
+  EXPECT_EQ(config->cache_bytes, 0u);
+  EXPECT_EQ(config->fabric, "soft");
+  EXPECT_EQ(config->json_file, "out.json");
+  EXPECT_TRUE(config->baseline);
+  EXPECT_EQ(config->rounds, 11u);
+  EXPECT_EQ(config->warmup, std::chrono::seconds(1));
+  EXPECT_EQ(config->max_errors, 5u);
+  EXPECT_EQ(config->server_pid, 42);
+}
+
+TEST(Config, OperationsAloneHaveNoTimeLimit) {
+  EXPECT_EQ(Configure(Command::kRun, {{"operations", "5"}})->duration.count(), 0);
+  EXPECT_EQ(Configure(Command::kLoad, {{"seconds", "5"}})->duration.count(), 0);
+}
+
+struct BadCase {
+  const char* flag;
+  const char* value;
+  const char* allowed;
+};
+
+class ConfigRefuses : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(ConfigRefuses, WithFlagValueAndRange) {
+  const BadCase& bad = GetParam();
+  const auto config = Configure(Command::kRun, {{bad.flag, bad.value}});
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string message(config.status().message().data(), config.status().message().size());
+  EXPECT_THAT(message, HasSubstr(std::string("--") + bad.flag));
+  EXPECT_THAT(message, HasSubstr(bad.value));
+  EXPECT_THAT(message, HasSubstr(bad.allowed));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Flags, ConfigRefuses,
+    ::testing::Values(
+        BadCase{"workload", "z", "a, b or c"}, BadCase{"records", "0", "1 to 10000000000"},
+        BadCase{"records", "many", "1 to 10000000000"}, BadCase{"records", "-1", "1 to"},
+        BadCase{"records", "1x", "1 to"}, BadCase{"operations", "99999999999G", "0 to"},
+        BadCase{"seconds", "0", "0.1 to 1000000"}, BadCase{"seconds", "nan", "0.1 to 1000000"},
+        BadCase{"warmup_seconds", "-1", "0 to 100000"}, BadCase{"threads", "0", "1 to 1024"},
+        BadCase{"connections", "65537", "0 to 65536"}, BadCase{"depth", "0", "1 to 1024"},
+        BadCase{"depth", "1025", "1 to 1024"}, BadCase{"key_size", "7", "8 to 1024"},
+        BadCase{"key_size", "1025", "0 to 1024"}, BadCase{"value_size", "0", "1B to 1GiB"},
+        BadCase{"value_size", "2GiB", "1B to 1GiB"}, BadCase{"value_size", "big", "1B to 1GiB"},
+        BadCase{"distribution", "latest", "zipfian or uniform"},
+        BadCase{"seed", "x", "0 to 18446744073709551615"}, BadCase{"cache_bytes", "-5", "to 1TiB"},
+        BadCase{"fabric", "tcp", "auto, verbs or soft"}, BadCase{"max_errors", "none", "0 to"},
+        BadCase{"rounds", "3", "9 to 1000"}, BadCase{"server_pid", "me", "0 to 2147483647"},
+        BadCase{"server", "nowhere", "ADDR:PORT"}));
+
+TEST(Config, ConnectionsAreAMultipleOfThreads) {
+  const auto config = Configure(Command::kRun, {{"threads", "2"}, {"connections", "3"}});
+  ASSERT_FALSE(config.ok());
+  EXPECT_THAT(config.status().ToString(), HasSubstr("multiple of --threads=2"));
+}
+
+TEST(Config, ServerIsNeededExceptForCompare) {
+  EXPECT_THAT(Configure(Command::kRun, {{"server", ""}}).status().ToString(),
+              HasSubstr("--server"));
+  EXPECT_TRUE(Configure(Command::kCompare, {{"server", ""}}).ok());
+}
+
+TEST(Help, NamesEveryFlag) {
+  const std::string help = HelpText();
+  for (const char* flag :
+       {"workload",    "records",      "operations", "seconds",    "warmup_seconds", "threads",
+        "connections", "depth",        "key_size",   "value_size", "distribution",   "seed",
+        "cache_bytes", "fabric",       "json",       "max_errors", "baseline",       "rounds",
+        "server_pid",  "redis_server", "memcached"}) {
+    EXPECT_THAT(help, HasSubstr(std::string("--") + flag));
+  }
+}
+
+}  // namespace
+}  // namespace verbena::bench

@@ -1,0 +1,119 @@
+#include "bench/histogram.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "bench/random.h"
+#include "bench/statistics.h"
+
+namespace verbena::bench {
+namespace {
+
+TEST(Histogram, IsEmptyAtFirst) {
+  const Histogram histogram;
+  EXPECT_EQ(histogram.count(), 0u);
+  EXPECT_EQ(histogram.Percentile(99), 0u);
+  EXPECT_EQ(histogram.mean(), 0);
+  EXPECT_EQ(histogram.max(), 0u);
+}
+
+TEST(Histogram, SmallValuesAreExact) {
+  Histogram histogram;
+  for (uint64_t v = 1; v <= 1000; ++v) histogram.Record(v);
+  EXPECT_EQ(histogram.Percentile(50), 500u);
+  EXPECT_EQ(histogram.Percentile(99), 990u);
+  EXPECT_EQ(histogram.Percentile(99.9), 999u);
+  EXPECT_EQ(histogram.Percentile(100), 1000u);
+  EXPECT_EQ(histogram.Percentile(0), 1u);
+  EXPECT_DOUBLE_EQ(histogram.mean(), 500.5);
+}
+
+// Three significant digits over the whole range: one value alone comes back within 0.1 %.
+TEST(Histogram, KeepsThreeDigits) {
+  for (double v = 1; v < 1e11; v *= 1.037) {
+    const auto value = static_cast<uint64_t>(v);
+    Histogram histogram;
+    histogram.Record(value);
+    histogram.Record(Histogram::kMaxValue);
+    const uint64_t median = histogram.Percentile(50);
+    EXPECT_GE(median, value);
+    EXPECT_LE(static_cast<double>(median), static_cast<double>(value) * 1.001);
+  }
+}
+
+TEST(Histogram, PercentilesMatchSortedSamples) {
+  Random random(1);
+  Histogram histogram;
+  std::vector<uint64_t> samples;
+  for (int i = 0; i < 100'000; ++i) {
+    // Log-uniform between 100 ns and 10 s.
+    const auto value = static_cast<uint64_t>(std::exp(std::log(100) + random.NextDouble() * 18.4));
+    samples.push_back(value);
+    histogram.Record(value);
+  }
+  std::sort(samples.begin(), samples.end());
+  for (const double percent : {1.0, 25.0, 50.0, 90.0, 99.0, 99.9, 99.99}) {
+    const auto rank = static_cast<size_t>(std::ceil(percent / 100 * 1e5)) - 1;
+    const auto exact = static_cast<double>(samples[rank]);
+    EXPECT_NEAR(static_cast<double>(histogram.Percentile(percent)), exact, exact * 0.001);
+  }
+  EXPECT_EQ(histogram.max(), samples.back());
+}
+
+TEST(Histogram, MergingIsRecordingTogether) {
+  Random random(2);
+  Histogram one;
+  Histogram two;
+  Histogram both;
+  for (int i = 0; i < 10'000; ++i) {
+    const uint64_t value = random.Below(1'000'000);
+    (i % 3 == 0 ? one : two).Record(value);
+    both.Record(value);
+  }
+  Histogram merged = one;
+  merged.Merge(two);
+  EXPECT_EQ(merged.count(), both.count());
+  EXPECT_EQ(merged.max(), both.max());
+  EXPECT_DOUBLE_EQ(merged.mean(), both.mean());
+  for (double percent = 1; percent < 100; ++percent) {
+    EXPECT_EQ(merged.Percentile(percent), both.Percentile(percent));
+  }
+  merged.Subtract(one);
+  EXPECT_EQ(merged.count(), two.count());
+  EXPECT_EQ(merged.Percentile(50), two.Percentile(50));
+}
+
+TEST(Histogram, CountsWhatIsTooLarge) {
+  Histogram histogram;
+  histogram.Record(5);
+  histogram.Record(3 * Histogram::kMaxValue);
+  EXPECT_EQ(histogram.count(), 2u);
+  EXPECT_EQ(histogram.max(), 3 * Histogram::kMaxValue);
+  EXPECT_EQ(histogram.Percentile(100), 3 * Histogram::kMaxValue);
+  histogram.Reset();
+  EXPECT_EQ(histogram.count(), 0u);
+  EXPECT_EQ(histogram.Percentile(100), 0u);
+}
+
+TEST(Spread, IsMedianAndExtremes) {
+  EXPECT_EQ(SpreadOf({}).median, 0);
+  const Spread odd = SpreadOf({5, 1, 9});
+  EXPECT_EQ(odd.median, 5);
+  EXPECT_EQ(odd.least, 1);
+  EXPECT_EQ(odd.most, 9);
+  EXPECT_EQ(SpreadOf({4, 1, 2, 9}).median, 3);
+}
+
+TEST(PercentileOf, TakesTheRank) {
+  std::vector<uint32_t> samples = {5, 1, 4, 2, 3};
+  EXPECT_EQ(PercentileOf(samples, 50), 3u);
+  EXPECT_EQ(PercentileOf(samples, 100), 5u);
+  EXPECT_EQ(PercentileOf(samples, 1), 1u);
+  EXPECT_EQ(PercentileOf({}, 50), 0u);
+}
+
+}  // namespace
+}  // namespace verbena::bench
