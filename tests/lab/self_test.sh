@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Tests the lab itself with rdma-core's own tools. Exit status 77: the lab cannot run here.
+# shellcheck disable=SC2317 # the checks are called through check and wait_until
 set -euo pipefail
 LAB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/lab.sh
 WORK=$(mktemp -d)
@@ -22,6 +23,13 @@ has() { grep -q -- "$2" "$1"; }
 has_not() { ! has "$@"; }
 is_running() { kill -0 "$1" 2>/dev/null; }
 is_gone() { ! is_running "$1"; }
+# guest_of PID: the process of the guest that this lab.sh started.
+guest_of() {
+  local child
+  for child in $(<"/proc/$1/task/$1/children"); do
+    ! grep -q '^qemu' "/proc/$child/comm" || printf '%s\n' "$child"
+  done
+}
 
 # lab NAME ARGUMENT...: runs lab.sh; leaves NAME.out, NAME.err and NAME.status in WORK.
 lab() {
@@ -41,7 +49,7 @@ wait_until() {
   local end=$((SECONDS + $1))
   shift
   until "$@"; do
-    [ $SECONDS -lt $end ] || return 1
+    [ "$SECONDS" -lt "$end" ] || return 1
     sleep 0.1
   done
 }
@@ -132,10 +140,10 @@ check 'pair: server' equal "$(grep -c '^server: .*ping data' "$WORK/pair.err")" 
 # Whoever ends the script ends its guest. The guest's command is known by its argument.
 for signal in TERM KILL; do
   mkfifo "$WORK/begun.$signal"
-  "$LAB" run sh -c 'echo begun; sleep 1000' >"$WORK/begun.$signal" 2>"$WORK/killed.err" &
+  TMPDIR=$WORK "$LAB" run sh -c 'echo begun; sleep 1000' >"$WORK/begun.$signal" 2>"$WORK/killed.err" &
   script=$!
   read -r line <"$WORK/begun.$signal"
-  guest=$(pgrep -P $script qemu-system)
+  guest=$(guest_of $script)
   check "SIG$signal: begun" equal "$line" begun
   check "SIG$signal: the guest runs" is_running "$guest"
   kill -$signal $script
