@@ -1,0 +1,157 @@
+#include "server/net/adapter.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/macros.h"
+#include "common/base/sizes.h"
+#include "common/verbs/errors.h"
+
+namespace verbena::net {
+namespace {
+
+// Response buffers of a worker. Small answers go inline and give theirs back at once.
+constexpr uint32_t kMaxResponseBuffers = 1024;
+
+uint32_t Limit(int value) { return static_cast<uint32_t>(std::max(value, 0)); }
+
+std::string FormatGid(const ibv_gid& gid) {
+  std::string text;
+  for (int i = 0; i < 16; i += 2) {
+    absl::StrAppendFormat(&text, "%s%02x%02x", i == 0 ? "" : ":", gid.raw[i], gid.raw[i + 1]);
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Adapter>> Adapter::Create(const verbs::DeviceView& device, int port,
+                                                         const QueueOptions& options,
+                                                         const Slice& slice) {
+  std::unique_ptr<Adapter> adapter(new Adapter);
+  adapter->device_ = device;
+  VERBENA_ASSIGN_OR_RETURN(adapter->attributes_, device.Query());
+  VERBENA_RETURN_IF_ERROR(adapter->Describe(port));
+  const ibv_device_attr& attr = adapter->attributes_;
+  const DeviceLimits limits = {.name = adapter->info_.device,
+                               .max_qp = Limit(attr.max_qp),
+                               .max_qp_wr = Limit(attr.max_qp_wr),
+                               .max_cq = Limit(attr.max_cq),
+                               .max_cqe = Limit(attr.max_cqe),
+                               .max_srq = Limit(attr.max_srq),
+                               .max_srq_wr = Limit(attr.max_srq_wr),
+                               .max_mr_size = attr.max_mr_size};
+  VERBENA_ASSIGN_OR_RETURN(adapter->plan_, PlanQueues(limits, options));
+  VERBENA_ASSIGN_OR_RETURN(adapter->pd_, verbs::ProtectionDomain::Create(device));
+  VERBENA_RETURN_IF_ERROR(adapter->RegisterSlice(slice));
+  for (uint32_t worker = 0; worker < options.workers; ++worker) {
+    VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<QueueSet> queues,
+                             adapter->MakeQueueSet(static_cast<int>(worker)));
+    adapter->queue_sets_.push_back(std::move(queues));
+  }
+  return adapter;
+}
+
+absl::Status Adapter::Describe(int port) {
+  info_.fabric = device_.api().fabric();
+  info_.device = device_.name();
+  ibv_port_attr found{};
+  std::string states;
+  for (int candidate = std::max(port, 1);
+       candidate <= std::max<int>(port, attributes_.phys_port_cnt); ++candidate) {
+    VERBENA_ASSIGN_OR_RETURN(const ibv_port_attr attr,
+                             device_.QueryPort(static_cast<uint8_t>(candidate)));
+    if (attr.state == IBV_PORT_ACTIVE) {
+      info_.port = candidate;
+      found = attr;
+      break;
+    }
+    absl::StrAppend(&states, states.empty() ? "" : ", ", "port ", candidate, " is in state ",
+                    static_cast<int>(attr.state));
+    if (port != 0) break;
+  }
+  if (info_.port == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("device ", info_.device, " has no active port (", states,
+                     "; 4 is active): check the cable and `ip link`, or `rdma link`"));
+  }
+  info_.link_layer = verbs::LinkLayerName(found.link_layer);
+  info_.mtu = verbs::MtuBytes(found.active_mtu);
+  if (absl::StatusOr<ibv_gid> gid = device_.QueryGid(static_cast<uint8_t>(info_.port), 0);
+      gid.ok()) {
+    info_.gid = FormatGid(*gid);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Adapter::RegisterSlice(const Slice& slice) {
+  const size_t size = slice.memory.size();
+  if (attributes_.max_mr_size != 0 && size > attributes_.max_mr_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--memory: a region of ", FormatSize(size), " is too large for device ",
+                     info_.device, ", which registers at most ",
+                     FormatSize(attributes_.max_mr_size), " at once (max_mr_size)"));
+  }
+  absl::StatusOr<verbs::MemoryRegion> region = verbs::MemoryRegion::Register(
+      pd_, slice.memory.data(), size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+  if (region.ok()) {
+    slice_ = *std::move(region);
+    return absl::OkStatus();
+  }
+  const int error = verbs::ErrnoOf(region.status()).value_or(0);
+  rlimit limit{};
+  const bool limited = getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  if ((error == ENOMEM || error == EPERM) && limited) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot register the region of ", FormatSize(size), " with device ", info_.device,
+        ": registered memory is locked, and this process may lock ", FormatSize(limit.rlim_cur),
+        ". Raise the limit to more than ", FormatSize(size),
+        " for each device (`ulimit -l unlimited`; systemd: LimitMEMLOCK=infinity; containers: "
+        "--ulimit memlock=-1), or lower --memory. (",
+        std::string(region.status().message()), ")"));
+  }
+  return region.status();
+}
+
+absl::StatusOr<std::unique_ptr<QueueSet>> Adapter::MakeQueueSet(int worker) {
+  auto queues = std::make_unique<QueueSet>();
+  queues->adapter = this;
+  queues->worker = worker;
+  VERBENA_ASSIGN_OR_RETURN(queues->channel, verbs::CompletionChannel::Create(device_));
+  VERBENA_ASSIGN_OR_RETURN(
+      queues->receive_cq.cq,
+      verbs::CompletionQueue::Create(device_, static_cast<int>(plan_.receive_cq_depth),
+                                     &queues->channel, &queues->receive_cq));
+  VERBENA_ASSIGN_OR_RETURN(
+      queues->receives,
+      ReceiveQueue::Create(pd_, absl::StrCat("verbena-receive-", worker), plan_.srq_depth));
+  VERBENA_ASSIGN_OR_RETURN(queues->responses,
+                           ResponsePool::Create(pd_, absl::StrCat("verbena-response-", worker),
+                                                std::min(plan_.srq_depth, kMaxResponseBuffers)));
+  queues->credits = CreditPool(plan_.spare_credits());
+  queues->by_qp.reserve(plan_.connections_per_worker);
+  queues->polled.reserve(plan_.send_cqs_per_worker);
+  return queues;
+}
+
+absl::StatusOr<SendQueue*> Adapter::ReserveSendQueue(QueueSet& queues) {
+  for (const std::unique_ptr<SendQueue>& queue : queues.send_queues) {
+    if (queue->connections < plan_.connections_per_cq) {
+      ++queue->connections;
+      return queue.get();
+    }
+  }
+  auto made = std::make_unique<SendQueue>();
+  VERBENA_ASSIGN_OR_RETURN(
+      made->queue.cq, verbs::CompletionQueue::Create(device_, static_cast<int>(plan_.send_cq_depth),
+                                                     &queues.channel, &made->queue));
+  made->connections = 1;
+  queues.send_queues.push_back(std::move(made));
+  return queues.send_queues.back().get();
+}
+
+}  // namespace verbena::net

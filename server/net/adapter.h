@@ -1,0 +1,110 @@
+// One RDMA device that the server uses: its protection domain, the registration of the slice, and
+// each worker's queues on it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "common/verbs/completion.h"
+#include "common/verbs/device.h"
+#include "server/net/counters.h"
+#include "server/net/credits.h"
+#include "server/net/handler.h"
+#include "server/net/message_memory.h"
+#include "server/net/queue_plan.h"
+
+namespace verbena::net {
+
+class Adapter;
+struct Connection;
+
+// A completion queue and whether an event has been asked for and not come.
+struct ArmedQueue {
+  verbs::CompletionQueue cq;
+  bool armed = false;  // the worker's
+};
+
+// A send CQ, shared by up to QueuePlan::connections_per_cq connections.
+struct SendQueue {
+  ArmedQueue queue;
+  uint32_t connections = 0;  // the acceptor's: QPs that use it
+  bool adopted = false;      // the worker's: it polls the queue
+};
+
+// What one worker has on one adapter. Made before the worker's thread starts and destroyed after it
+// has ended; in between a worker's, except `send_queues` and `connections`, which the acceptor
+// keeps.
+struct QueueSet {
+  Adapter* adapter = nullptr;
+  int worker = 0;
+
+  verbs::CompletionChannel channel;
+  ArmedQueue receive_cq;
+  std::unique_ptr<ReceiveQueue> receives;
+  ResponsePool responses;
+  CreditPool credits{0};
+  std::vector<SendQueue*> polled;  // send queues that have connections
+  absl::flat_hash_map<uint32_t, Connection*> by_qp;
+
+  std::vector<std::unique_ptr<SendQueue>> send_queues;
+  uint32_t connections = 0;
+};
+
+// For people: what the adapter is.
+struct AdapterInfo {
+  std::string fabric;  // "verbs" or "soft"
+  std::string device;
+  int port = 0;
+  std::string link_layer;
+  std::string gid;
+  uint32_t mtu = 0;  // bytes
+};
+
+class Adapter {
+ public:
+  // `device` must outlive the adapter. `port` 0: the first active one. The slice is registered for
+  // local writes and remote reads, and for nothing else.
+  static absl::StatusOr<std::unique_ptr<Adapter>> Create(const verbs::DeviceView& device, int port,
+                                                         const QueueOptions& options,
+                                                         const Slice& slice);
+
+  const verbs::DeviceView& device() const { return device_; }
+  const AdapterInfo& info() const { return info_; }
+  const QueuePlan& plan() const { return plan_; }
+  const ibv_device_attr& attributes() const { return attributes_; }
+  const verbs::ProtectionDomain& pd() const { return pd_; }
+  const verbs::MemoryRegion& slice() const { return slice_; }
+  QueueSet& queues(int worker) { return *queue_sets_[static_cast<size_t>(worker)]; }
+
+  // The acceptor's: a send queue of a worker with room for one more connection (counted at once).
+  absl::StatusOr<SendQueue*> ReserveSendQueue(QueueSet& queues);
+
+  // By the acceptor's thread.
+  struct Counters {
+    Counter srq_limit_events;
+    Counter async_events;
+  };
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  Adapter() = default;
+  absl::Status Describe(int port);
+  absl::Status RegisterSlice(const Slice& slice);
+  absl::StatusOr<std::unique_ptr<QueueSet>> MakeQueueSet(int worker);
+
+  verbs::DeviceView device_;
+  AdapterInfo info_;
+  ibv_device_attr attributes_{};
+  QueuePlan plan_;
+  verbs::ProtectionDomain pd_;
+  verbs::MemoryRegion slice_;
+  std::vector<std::unique_ptr<QueueSet>> queue_sets_;
+  Counters counters_;
+};
+
+}  // namespace verbena::net

@@ -1,0 +1,142 @@
+// One client's connection, as the acceptor and its worker see it.
+//
+// Life. The acceptor makes it, hands it to a worker (WorkerMail::kAdopt) and only then accepts.
+// From then on the worker decides:
+//
+//   worker                                    acceptor
+//   open                                      CM event or failed accept: kPeerLeft
+//   closing: posts nothing more; kDisconnect -> disconnects, QP to ERR; kErrored ->
+//   flushing: waits (briefly) for the flushed
+//     requests, empties the receive CQ;
+//     forgets the QP's number; kDestroy    -> destroys QP and CM id; kGone ->
+//   gives back buffers, credits, slot; deletes the connection
+//
+// Mail is taken in the order in which it was posted, and kGone is the acceptor's last word about a
+// connection as kDestroy is the worker's, so pointers in mail are always good.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/verbs/cm.h"
+#include "common/verbs/queues.h"
+#include "common/verbs/wr_id.h"
+#include "common/wire/messages.h"
+#include "server/net/counters.h"
+#include "server/net/credits.h"
+#include "server/net/handler.h"
+#include "server/net/mailbox.h"
+#include "server/net/send_ledger.h"
+
+namespace verbena::net {
+
+class Worker;
+struct Connection;
+struct QueueSet;
+struct SendQueue;
+
+struct WorkerMail {
+  enum class Kind {
+    kAdopt,     // a new connection
+    kPeerLeft,  // the client has left, or the accept failed
+    kErrored,   // the QP is in ERR
+    kGone,      // QP and CM id are destroyed
+    kDrain,     // finish what has arrived, then close
+    kCloseAll,  // close at once
+    kStop,      // end the thread
+  };
+  Kind kind;
+  Connection* connection = nullptr;
+};
+
+struct AcceptorMail {
+  enum class Kind { kDisconnect, kDestroy, kDrain, kStop };
+  Kind kind;
+  Connection* connection = nullptr;
+};
+
+enum class ConnectionState : uint8_t { kOpen, kClosing, kFlushing, kReleased };
+
+// A request message in a receive buffer.
+struct Arrived {
+  uint32_t receive;  // index of the buffer
+  uint32_t size;     // bytes
+};
+
+// The request that is being worked on.
+struct ActiveRequest {
+  bool active = false;
+  Arrived arrived{};
+  wire::RequestReader reader;
+  std::optional<wire::ResponseWriter> writer;
+  uint32_t buffer = kNoBuffer;  // the response's
+  uint32_t left = 0;            // operations that have no result yet
+};
+
+// A large value on its way from the client's memory into the slice.
+struct ReadTransfer {
+  std::unique_ptr<PendingChange> pending;
+  wire::OperationHeader operation{};
+  uint64_t remote_address = 0;
+  uint32_t remote_key = 0;
+  uint64_t size = 0;       // bytes
+  uint64_t posted = 0;     // bytes
+  uint32_t in_flight = 0;  // READs
+};
+
+struct Connection {
+  explicit Connection(uint32_t send_depth) : ledger(send_depth) {}
+
+  // Constant once it is handed over.
+  uint64_t id = 0;
+  std::string peer;
+  uint64_t session = 0;
+  QueueSet* queues = nullptr;
+  SendQueue* send_queue = nullptr;
+  Worker* worker = nullptr;
+  Mailbox<AcceptorMail>* acceptor = nullptr;
+  uint32_t reads_allowed = 0;  // READs that may be in flight
+  uint32_t max_inline = 0;     // bytes
+  ibv_qp* raw_qp = nullptr;
+  uint32_t qp_number = 0;
+
+  // The acceptor's. The QP is destroyed before the id.
+  verbs::CmId cm_id;
+  verbs::QueuePair qp;
+  bool disconnecting = false;
+
+  // The worker's.
+  verbs::SlotRef slot;
+  ConnectionState state = ConnectionState::kOpen;
+  bool greeted = false;
+  uint32_t receive_size = wire::kMinMessage;  // of the client's buffers
+  uint32_t spare_receives = 0;                // for messages that it has not asked for
+  ConnectionCredits credits;
+  SendLedger ledger;
+  ActiveRequest request;
+  ReadTransfer transfer;
+  std::vector<Arrived> waiting;  // from waiting_head on: arrived behind `request`
+  size_t waiting_head = 0;
+  bool starved = false;  // `waiting` waits for a response buffer or a place in the send queue
+
+  // Requests to be posted with the next doorbell: indices into the worker's batch.
+  uint32_t batch_first = kNoBuffer;
+  uint32_t batch_last = kNoBuffer;
+  uint32_t batch_count = 0;
+
+  // Ticks of the worker (seconds).
+  uint32_t heard = 0;
+  uint32_t probed = 0;
+  uint32_t progressed = 0;  // when a completion last came or none was due
+  uint32_t unanswered_probes = 0;
+  int64_t flush_deadline = 0;  // CLOCK_MONOTONIC, ns
+  CloseReason reason = CloseReason::kPeerLeft;
+
+  bool has_waiting() const { return waiting_head < waiting.size(); }
+};
+
+}  // namespace verbena::net

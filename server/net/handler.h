@@ -1,0 +1,73 @@
+// What the network side asks of a store. server/store_handler.h joins the two; nothing in
+// server/net knows how data is kept.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/wire/messages.h"
+
+namespace verbena::net {
+
+// What became of a change.
+struct Change {
+  wire::ResultCode code = wire::ResultCode::kOk;
+  bool existed = false;  // the key was there before
+  uint64_t version = 0;  // of the key after the change
+  std::string text;      // for people, with an error; else empty
+};
+
+// What a lookup found.
+struct Lookup {
+  // kOk: the value is in the room given; kNotFound; kLocated: it does not fit there, and `slot`
+  // says where it lies; or an error.
+  wire::ResultCode code = wire::ResultCode::kNotFound;
+  uint32_t value_len = 0;
+  uint64_t version = 0;
+  uint64_t slot = 0;  // layout::Slot bits
+  std::string text;
+};
+
+// A change whose value arrives later, directly in the slice. Dropping it undoes the preparation; so
+// it must not be dropped before whatever writes there has stopped.
+class PendingChange {
+ public:
+  virtual ~PendingChange() = default;
+  // Where the value goes, inside the memory that Slice names.
+  virtual std::span<uint8_t> value() const = 0;
+};
+
+// Called by the workers, each with its own index (0 to workers - 1); calls with different indices
+// run at the same time. Keys and values are only valid during the call.
+class RequestHandler {
+ public:
+  virtual ~RequestHandler() = default;
+
+  virtual Lookup Get(int worker, std::string_view key, std::span<uint8_t> room) = 0;
+  virtual Change Put(int worker, std::string_view key, std::string_view value) = 0;
+  virtual Change Delete(int worker, std::string_view key) = 0;
+
+  // The two halves of a change whose value is READ from the client. Prepare sets `*pending` if and
+  // only if it returns kOk. Publish and the destruction of the pending change must use the worker
+  // that prepared it.
+  virtual Change Prepare(int worker, std::string_view key, uint32_t value_len,
+                         std::unique_ptr<PendingChange>* pending) = 0;
+  virtual Change Publish(int worker, std::unique_ptr<PendingChange> pending) = 0;
+
+  // A JSON object about the server. May be called by any thread.
+  virtual std::string Info() = 0;
+};
+
+// The memory that clients READ, and what they are told about it.
+struct Slice {
+  std::span<uint8_t> memory;
+  uint64_t epoch = 0;
+  uint64_t max_value_size = 0;  // bytes
+  uint32_t max_key_size = 0;    // bytes
+  uint16_t layout_version = 0;
+};
+
+}  // namespace verbena::net

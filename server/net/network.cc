@@ -1,0 +1,105 @@
+#include "server/net/network.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/macros.h"
+
+namespace verbena::net {
+namespace {
+
+// For the last steps once connections have been cut off; they wait for nobody.
+constexpr absl::Duration kCutOffLimit = absl::Seconds(3);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Network>> Network::Create(const NetworkOptions& options,
+                                                         const Slice& slice) {
+  std::unique_ptr<Network> network(new Network(options, slice));
+  uint64_t possible = 0;
+  for (const Fabric& fabric : options.fabrics) {
+    absl::StatusOr<std::unique_ptr<Acceptor>> acceptor =
+        Acceptor::Bind(*fabric.api, &network->options_.listen, options.queues, slice);
+    if (!acceptor.ok()) {
+      if (!absl::IsNotFound(acceptor.status())) return acceptor.status();
+      if (fabric.required) return acceptor.status();
+      network->left_out_.emplace_back(acceptor.status().message());
+      continue;
+    }
+    for (const std::unique_ptr<Adapter>& adapter : (*acceptor)->adapters()) {
+      possible += adapter->plan().max_connections;
+    }
+    network->acceptors_.push_back(*std::move(acceptor));
+  }
+  if (network->acceptors_.empty()) {
+    return absl::NotFoundError(absl::StrJoin(network->left_out_, "; "));
+  }
+  const uint32_t wanted =
+      options.queues.max_connections > 0 ? options.queues.max_connections : kDefaultMaxConnections;
+  network->admission_.set_limit(static_cast<uint32_t>(std::min<uint64_t>(possible, wanted)));
+  return network;
+}
+
+absl::Status Network::Start(RequestHandler& handler) {
+  started_ = true;
+  std::vector<Worker*> workers;
+  for (uint32_t index = 0; index < options_.queues.workers; ++index) {
+    std::vector<QueueSet*> queues;
+    uint32_t connections = 0;
+    for (const std::unique_ptr<Acceptor>& acceptor : acceptors_) {
+      for (const std::unique_ptr<Adapter>& adapter : acceptor->adapters()) {
+        queues.push_back(&adapter->queues(static_cast<int>(index)));
+        connections += adapter->plan().connections_per_worker;
+      }
+    }
+    const WorkerOptions options = {
+        .index = static_cast<int>(index),
+        .poll_ns = options_.poll_ns,
+        .silence_ticks = options_.silence_seconds,
+        .max_connections = std::min(connections, kMaxConnectionsPerWorker)};
+    workers_.push_back(std::make_unique<Worker>(options, handler, slice_, std::move(queues)));
+    workers.push_back(workers_.back().get());
+  }
+  for (const std::unique_ptr<Worker>& worker : workers_) VERBENA_RETURN_IF_ERROR(worker->Start());
+  for (const std::unique_ptr<Acceptor>& acceptor : acceptors_) {
+    VERBENA_RETURN_IF_ERROR(acceptor->Start(workers, &admission_));
+  }
+  return absl::OkStatus();
+}
+
+bool Network::Stop(absl::Duration limit) {
+  if (!started_) return true;
+  started_ = false;
+  for (const std::unique_ptr<Acceptor>& acceptor : acceptors_) acceptor->Drain();
+  for (const std::unique_ptr<Worker>& worker : workers_) worker->Post({WorkerMail::Kind::kDrain});
+  bool by_themselves = admission_.WaitEmpty(limit);
+  if (!by_themselves) {
+    for (const std::unique_ptr<Worker>& worker : workers_) {
+      worker->Post({WorkerMail::Kind::kCloseAll});
+    }
+    admission_.WaitEmpty(kCutOffLimit);
+  }
+  // Acceptors first: their last mail to the workers is taken before those stop.
+  for (const std::unique_ptr<Acceptor>& acceptor : acceptors_) acceptor->Stop();
+  for (const std::unique_ptr<Worker>& worker : workers_) worker->Stop();
+  return by_themselves;
+}
+
+// Stopped threads first, then the acceptors with what connections are left, then the workers.
+Network::~Network() {
+  Stop(absl::ZeroDuration());
+  acceptors_.clear();
+}
+
+std::vector<const Adapter*> Network::adapters() const {
+  std::vector<const Adapter*> all;
+  for (const std::unique_ptr<Acceptor>& acceptor : acceptors_) {
+    for (const std::unique_ptr<Adapter>& adapter : acceptor->adapters()) {
+      all.push_back(adapter.get());
+    }
+  }
+  return all;
+}
+
+}  // namespace verbena::net

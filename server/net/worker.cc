@@ -1,0 +1,289 @@
+#include "server/net/worker.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/macros.h"
+#include "common/verbs/data_path.h"
+#include "common/verbs/errors.h"
+
+namespace verbena::net {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+// Empty polls between two looks at the clock.
+constexpr uint32_t kSpinsPerClock = 64;
+// Rounds of polling that found something between two looks at the clock.
+constexpr uint32_t kRoundsPerClock = 1024;
+// Send completions only give back places and buffers, so they are taken less often while requests
+// keep coming.
+constexpr uint32_t kRoundsPerSendPoll = 8;
+
+absl::Status Watch(int epoll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+    return absl::InternalError(absl::StrCat("epoll_ctl: ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const char* CloseReasonName(CloseReason reason) {
+  switch (reason) {
+    case CloseReason::kPeerLeft:
+      return "peer_left";
+    case CloseReason::kTransportError:
+      return "transport_error";
+    case CloseReason::kReadFailed:
+      return "read_failed";
+    case CloseReason::kMalformed:
+      return "malformed";
+    case CloseReason::kOverGrant:
+      return "over_grant";
+    case CloseReason::kStalled:
+      return "stalled";
+    case CloseReason::kStopping:
+      return "stopping";
+  }
+  return "unknown";
+}
+
+Worker::Worker(const WorkerOptions& options, RequestHandler& handler, const Slice& slice,
+               std::vector<QueueSet*> queues)
+    : options_(options),
+      handler_(handler),
+      slice_(slice),
+      queue_sets_(std::move(queues)),
+      connections_(options.max_connections) {}
+
+Worker::~Worker() { Stop(); }
+
+absl::Status Worker::Start() {
+  epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_.valid() || !mailbox_.valid()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot make a worker's file descriptors: ", std::strerror(errno), " (see `ulimit -n`)"));
+  }
+  VERBENA_RETURN_IF_ERROR(Watch(epoll_.get(), mailbox_.fd()));
+  for (const QueueSet* queues : queue_sets_) {
+    VERBENA_RETURN_IF_ERROR(Watch(epoll_.get(), queues->channel.fd()));
+  }
+  thread_ = std::thread([this] { Run(); });
+  pthread_setname_np(thread_.native_handle(), absl::StrCat("verbena-w", options_.index).c_str());
+  return absl::OkStatus();
+}
+
+void Worker::Stop() {
+  if (!thread_.joinable()) return;
+  Post({WorkerMail::Kind::kStop});
+  thread_.join();
+}
+
+void Worker::Run() {
+  last_tick_ = MonotonicNanos();
+  while (!stop_) {
+    bool found = false;
+    if (mailbox_.pending()) {
+      TakeMail();
+      found = true;
+    }
+    found |= PollAll();
+    if (!flushing_.empty()) CheckFlushing();
+    if (found) {
+      empty_polls_ = 0;
+      idle_since_ = 0;
+      if (++rounds_ % kRoundsPerClock == 0) {
+        if (const int64_t now = MonotonicNanos(); now - last_tick_ >= kSecond) Tick(now);
+      }
+      continue;
+    }
+    if (!KeepSpinning()) Sleep();
+  }
+}
+
+// One round over all queues; whether there was anything.
+bool Worker::PollAll() {
+  bool found = false;
+  bool received = false;
+  for (QueueSet* queues : queue_sets_) {
+    received |= PollReceives(*queues);
+  }
+  found = received;
+  if (!received || rounds_ % kRoundsPerSendPoll == 0 || !starved_.empty()) {
+    for (QueueSet* queues : queue_sets_) found |= PollSends(*queues);
+    if (!starved_.empty()) ResumeStarved();
+  }
+  if (found) FlushAll();
+  return found;
+}
+
+bool Worker::PollReceives(QueueSet& queues) {
+  std::array<ibv_wc, kCompletions> completions;
+  const int count = verbs::Poll(queues.receive_cq.cq.get(), completions);
+  if (count <= 0) {
+    if (count < 0 && LogAllowed()) {
+      spdlog::error("worker {}: the receive completion queue failed", options_.index);
+    }
+    return false;
+  }
+  counters_.completions.Add(static_cast<uint64_t>(count));
+  for (int i = 0; i < count; ++i) OnReceive(queues, completions[static_cast<size_t>(i)]);
+  return true;
+}
+
+bool Worker::PollSends(QueueSet& queues) {
+  bool found = false;
+  std::array<ibv_wc, kCompletions> completions;
+  for (SendQueue* queue : queues.polled) {
+    const int count = verbs::Poll(queue->queue.cq.get(), completions);
+    if (count <= 0) {
+      if (count < 0 && LogAllowed()) {
+        spdlog::error("worker {}: a send completion queue failed", options_.index);
+      }
+      continue;
+    }
+    found = true;
+    counters_.completions.Add(static_cast<uint64_t>(count));
+    for (int i = 0; i < count; ++i) OnSend(queues, completions[static_cast<size_t>(i)]);
+  }
+  return found;
+}
+
+// After an empty poll: whether to poll again rather than sleep.
+bool Worker::KeepSpinning() {
+  if (options_.poll_ns == 0) return false;
+  if (++empty_polls_ % kSpinsPerClock != 0) {
+    CpuRelax();
+    return true;
+  }
+  const int64_t now = MonotonicNanos();
+  if (idle_since_ == 0) idle_since_ = now;
+  return now - idle_since_ < options_.poll_ns;
+}
+
+void Worker::Sleep() {
+  // Armed first, then polled once more, so that nothing can come unnoticed in between.
+  if (!ArmAll()) return;
+  if (PollAll()) return;
+  counters_.sleeps.Add();
+  std::array<epoll_event, 8> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                               SleepMillis(MonotonicNanos()));
+  if (count > 0) DrainEvents();
+  empty_polls_ = 0;
+  idle_since_ = 0;
+  if (const int64_t now = MonotonicNanos(); now - last_tick_ >= kSecond) Tick(now);
+}
+
+bool Worker::ArmAll() {
+  const auto arm = [&](ArmedQueue& queue) {
+    if (queue.armed) return true;
+    const absl::Status status = queue.cq.Arm();
+    queue.armed = status.ok();
+    if (!status.ok() && LogAllowed()) {
+      spdlog::error("worker {}: cannot ask for completion events: {}", options_.index,
+                    std::string(status.message()));
+    }
+    return status.ok();
+  };
+  bool all = true;
+  for (QueueSet* queues : queue_sets_) {
+    all &= arm(queues->receive_cq);
+    for (SendQueue* queue : queues->polled) all &= arm(queue->queue);
+  }
+  return all;
+}
+
+void Worker::DrainEvents() {
+  for (QueueSet* queues : queue_sets_) {
+    while (true) {
+      absl::StatusOr<std::optional<verbs::CqEvent>> event = queues->channel.TryGetEvent();
+      if (!event.ok() || !event->has_value()) break;
+      static_cast<ArmedQueue*>((*event)->context)->armed = false;
+    }
+  }
+}
+
+// Until the next thing that has a time: a flush that takes too long, or the tick.
+int Worker::SleepMillis(int64_t now) const {
+  int64_t until = INT64_MAX;
+  if (connections_.used() > 0) until = last_tick_ + kSecond;
+  for (const Connection* connection : flushing_) {
+    until = std::min(until, connection->flush_deadline);
+  }
+  if (until == INT64_MAX) return -1;
+  return static_cast<int>(std::max<int64_t>(0, (until - now + 999'999) / 1'000'000));
+}
+
+void Worker::TakeMail() {
+  for (const WorkerMail& mail : mailbox_.Take()) {
+    switch (mail.kind) {
+      case WorkerMail::Kind::kAdopt:
+        Adopt(mail.connection);
+        break;
+      case WorkerMail::Kind::kPeerLeft:
+        Close(*mail.connection, CloseReason::kPeerLeft, "the client has left");
+        break;
+      case WorkerMail::Kind::kErrored:
+        Flushed(*mail.connection);
+        break;
+      case WorkerMail::Kind::kGone:
+        Forget(std::unique_ptr<Connection>(mail.connection));
+        break;
+      case WorkerMail::Kind::kDrain:
+        draining_ = true;
+        DrainAll();
+        break;
+      case WorkerMail::Kind::kCloseAll:
+        connections_.ForEach([this](verbs::SlotRef, Connection* connection) {
+          Close(*connection, CloseReason::kStopping, "the server stops");
+        });
+        break;
+      case WorkerMail::Kind::kStop:
+        stop_ = true;
+        break;
+    }
+  }
+  FlushAll();
+}
+
+void Worker::Tick(int64_t now) {
+  last_tick_ = now;
+  ++tick_;
+  connections_.ForEach(
+      [this](verbs::SlotRef, Connection* connection) { TickConnection(*connection); });
+  FlushAll();
+}
+
+void Worker::TickConnection(Connection& connection) {
+  if (connection.state != ConnectionState::kOpen) return;
+  if (connection.ledger.signalled() == 0) connection.progressed = tick_;
+  // The transport reports failures by itself, but a client may let answers wait for ever by
+  // posting no receives.
+  if (tick_ - connection.progressed >= 3 * options_.silence_ticks) {
+    Close(connection, CloseReason::kStalled, "it takes no answers");
+    return;
+  }
+  const bool silent = tick_ - connection.heard >= options_.silence_ticks &&
+                      tick_ - connection.probed >= options_.silence_ticks;
+  if (!silent || !connection.greeted || connection.request.active ||
+      connection.unanswered_probes >= std::min(kMaxProbes, connection.spare_receives)) {
+    return;
+  }
+  connection.probed = tick_;
+  ++connection.unanswered_probes;
+  counters_.probes.Add();
+  SendUnasked(connection, /*signal=*/true);
+}
+
+}  // namespace verbena::net

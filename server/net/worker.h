@@ -1,0 +1,153 @@
+// A worker: one thread that answers the requests of its connections.
+//
+// It polls its queues, and when nothing has come for a while it arms them and sleeps until there is
+// a completion or mail. While it has connections it wakes once a second to look after silent ones.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/unique_fd.h"
+#include "common/verbs/wr_id.h"
+#include "server/net/adapter.h"
+#include "server/net/connection.h"
+#include "server/net/counters.h"
+#include "server/net/handler.h"
+#include "server/net/mailbox.h"
+
+namespace verbena::net {
+
+struct WorkerOptions {
+  int index = 0;
+  // How long to poll without finding anything before sleeping.
+  int64_t poll_ns = 0;
+  // A connection from which nothing has come for so long is sent a probe.
+  uint32_t silence_ticks = 10;
+  uint32_t max_connections = 0;
+};
+
+class Worker {
+ public:
+  // `queues`: one set for each adapter; all must outlive the worker.
+  Worker(const WorkerOptions& options, RequestHandler& handler, const Slice& slice,
+         std::vector<QueueSet*> queues);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  absl::Status Start();
+  // Ends the thread once it has taken all mail posted before. Idempotent.
+  void Stop();
+
+  // Thread-safe.
+  void Post(WorkerMail mail) { mailbox_.Post(mail); }
+  const WorkerCounters& counters() const { return counters_; }
+  int index() const { return options_.index; }
+
+ private:
+  static constexpr uint32_t kBatch = 64;      // requests posted with one round of doorbells
+  static constexpr size_t kCompletions = 16;  // taken at once
+  static constexpr uint32_t kMaxProbes = kSpareReceives;
+
+  // A request for the device and what goes with it.
+  struct BatchEntry {
+    ibv_send_wr request;
+    ibv_sge piece;
+    uint32_t inline_buffer;  // free once it is posted
+  };
+  // Whether an operation is done, waits for a READ, or has ended the connection.
+  enum class Step { kDone, kWaits, kClosed };
+
+  // worker.cc: the loop.
+  void Run();
+  bool PollAll();
+  bool PollReceives(QueueSet& queues);
+  bool PollSends(QueueSet& queues);
+  bool KeepSpinning();
+  void Sleep();
+  bool ArmAll();
+  void DrainEvents();
+  int SleepMillis(int64_t now) const;
+  void TakeMail();
+  void Tick(int64_t now);
+  void TickConnection(Connection& connection);
+
+  // worker_connections.cc: from adoption to the end.
+  void Adopt(Connection* connection);
+  void Close(Connection& connection, CloseReason reason, std::string_view detail);
+  void Flushed(Connection& connection);
+  void CheckFlushing();
+  void Release(Connection& connection);
+  void Forget(std::unique_ptr<Connection> connection);
+  void DrainAll();
+  void TryFinish(Connection& connection);
+  bool LogAllowed();
+
+  // worker_messages.cc: completions and messages.
+  void OnReceive(QueueSet& queues, const ibv_wc& completion);
+  void OnSend(QueueSet& queues, const ibv_wc& completion);
+  void OnReadDone(Connection& connection);
+  Connection* FindByQp(QueueSet& queues, uint32_t qp_number);
+  bool HasRoom(const Connection& connection) const;
+  void StartRequest(Connection& connection, Arrived arrived);
+  void ContinueRequest(Connection& connection);
+  void FinishRequest(Connection& connection);
+  void ResumeWaiting(Connection& connection);
+  void ResumeStarved();
+  void SendUnasked(Connection& connection, bool signal);
+  void QueueSend(Connection& connection, uint32_t buffer, size_t size, bool signal);
+  BatchEntry& NextEntry(Connection& connection);
+  void FlushAll();
+  void FlushConnection(Connection& connection);
+  void ReleaseBuffer(Connection& connection, uint32_t buffer);
+
+  // worker_operations.cc: what the operations do.
+  Step RunOperation(Connection& connection, const wire::Operation& operation);
+  Step RunHello(Connection& connection, const wire::Operation& operation);
+  void RunGet(Connection& connection, const wire::Operation& operation);
+  Step RunPut(Connection& connection, const wire::Operation& operation);
+  Step StartTransfer(Connection& connection, const wire::Operation& operation);
+  void PostReads(Connection& connection);
+  void FinishTransfer(Connection& connection);
+  void AddChange(Connection& connection, const wire::OperationHeader& operation,
+                 const Change& change);
+  void AddResult(Connection& connection, const wire::OperationHeader& operation,
+                 wire::ResultCode code, std::string_view value, uint64_t version = 0,
+                 uint64_t argument = 0);
+  size_t RoomForValue(const Connection& connection, size_t reserve_each) const;
+
+  const WorkerOptions options_;
+  RequestHandler& handler_;
+  const Slice slice_;
+  const std::vector<QueueSet*> queue_sets_;
+  Mailbox<WorkerMail> mailbox_;
+  UniqueFd epoll_;
+  std::thread thread_;
+  WorkerCounters counters_;
+
+  // The thread's own.
+  bool stop_ = false;
+  bool draining_ = false;
+  verbs::SlotTable<Connection*> connections_;
+  std::vector<Connection*> dirty_;     // have requests in the batch
+  std::vector<Connection*> starved_;   // wait for buffers or places
+  std::vector<Connection*> flushing_;  // wait for their flushed requests
+  std::array<BatchEntry, kBatch> batch_;
+  uint32_t batch_used_ = 0;
+  uint32_t rounds_ = 0;
+  uint32_t empty_polls_ = 0;
+  int64_t idle_since_ = 0;
+  uint32_t tick_ = 0;
+  int64_t last_tick_ = 0;
+  int64_t log_window_ = 0;
+  int log_lines_ = 0;
+};
+
+}  // namespace verbena::net

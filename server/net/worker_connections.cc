@@ -1,0 +1,148 @@
+// Worker: a connection from its adoption to its end.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <string>
+
+#include "common/base/clock.h"
+#include "server/net/worker.h"
+
+namespace verbena::net {
+namespace {
+
+// How long to wait for the flushed requests of a QP in ERR: some drivers never complete them.
+constexpr int64_t kFlushLimit = 200'000'000;
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int kLogLinesPerSecond = 20;
+
+}  // namespace
+
+// Keeps a flood of bad clients from becoming a flood of lines.
+bool Worker::LogAllowed() {
+  const int64_t now = MonotonicNanos();
+  if (now - log_window_ >= kSecond) {
+    if (log_lines_ > kLogLinesPerSecond) {
+      spdlog::warn("worker {}: {} more messages in one second", options_.index,
+                   log_lines_ - kLogLinesPerSecond);
+    }
+    log_window_ = now;
+    log_lines_ = 0;
+  }
+  return ++log_lines_ <= kLogLinesPerSecond;
+}
+
+void Worker::Adopt(Connection* connection) {
+  QueueSet& queues = *connection->queues;
+  const std::optional<verbs::SlotRef> slot = connections_.Acquire();
+  counters_.connections.Add();
+  counters_.connections_opened.Add();
+  if (!slot.has_value()) {  // the acceptor keeps to the same limit
+    spdlog::error("worker {}: no slot for connection {}", options_.index, connection->id);
+    connection->slot = {UINT32_MAX, 0};
+    Close(*connection, CloseReason::kTransportError, "no slot");
+    return;
+  }
+  connection->slot = *slot;
+  *connections_.Find(*slot) = connection;
+  queues.by_qp[connection->qp_number] = connection;
+  if (!connection->send_queue->adopted) {
+    connection->send_queue->adopted = true;
+    queues.polled.push_back(connection->send_queue);
+  }
+  connection->heard = connection->probed = connection->progressed = tick_;
+  if (draining_) TryFinish(*connection);
+}
+
+// The worker posts nothing more and holds no receive buffers for it. Response buffers and the
+// memory that READs write to stay taken until the QP is destroyed.
+void Worker::Close(Connection& connection, CloseReason reason, std::string_view detail) {
+  if (connection.state != ConnectionState::kOpen) return;
+  connection.state = ConnectionState::kClosing;
+  connection.reason = reason;
+  counters_.closed[static_cast<size_t>(reason)].Add();
+  if (reason == CloseReason::kPeerLeft || reason == CloseReason::kStopping) {
+    spdlog::debug("connection {} from {}: {}", connection.id, connection.peer, detail);
+  } else if (LogAllowed()) {
+    spdlog::warn("connection {} from {} is closed: {}", connection.id, connection.peer, detail);
+  }
+  ReceiveQueue& receives = *connection.queues->receives;
+  if (connection.request.active) {
+    receives.Return(connection.request.arrived.receive);
+    connection.request.active = false;
+    if (connection.request.buffer != kNoBuffer) {
+      connection.queues->responses.Release(connection.request.buffer);
+      connection.request.buffer = kNoBuffer;
+    }
+  }
+  while (connection.has_waiting()) {
+    receives.Return(connection.waiting[connection.waiting_head++].receive);
+  }
+  connection.starved = false;
+  std::erase(starved_, &connection);
+  connection.acceptor->Post({AcceptorMail::Kind::kDisconnect, &connection});
+}
+
+void Worker::Flushed(Connection& connection) {
+  connection.state = ConnectionState::kFlushing;
+  connection.flush_deadline = MonotonicNanos() + kFlushLimit;
+  flushing_.push_back(&connection);
+}
+
+void Worker::CheckFlushing() {
+  int64_t now = 0;
+  for (size_t i = 0; i < flushing_.size();) {
+    Connection& connection = *flushing_[i];
+    if (connection.ledger.outstanding() > 0) {
+      if (now == 0) now = MonotonicNanos();
+      if (now < connection.flush_deadline) {
+        ++i;
+        continue;
+      }
+    }
+    flushing_[i] = flushing_.back();
+    flushing_.pop_back();
+    Release(connection);
+  }
+}
+
+void Worker::Release(Connection& connection) {
+  QueueSet& queues = *connection.queues;
+  // A QP in ERR consumes no more receives; what it has consumed is in the CQ, and must be taken
+  // from there first, since destroying the QP may remove it.
+  while (PollReceives(queues)) {
+  }
+  queues.by_qp.erase(connection.qp_number);
+  connection.state = ConnectionState::kReleased;
+  FlushAll();
+  connection.acceptor->Post({AcceptorMail::Kind::kDestroy, &connection});
+}
+
+// Nothing of the device refers to the connection any more.
+void Worker::Forget(std::unique_ptr<Connection> connection) {
+  connection->ledger.RetireAll([&](uint32_t buffer) { ReleaseBuffer(*connection, buffer); });
+  connection->credits.Close(connection->queues->credits);
+  connection->transfer.pending.reset();
+  connections_.Release(connection->slot);
+  counters_.connections.Subtract();
+}
+
+void Worker::DrainAll() {
+  connections_.ForEach([this](verbs::SlotRef, Connection* connection) { TryFinish(*connection); });
+}
+
+// While draining: closes a connection whose requests are all answered and whose answers have left.
+void Worker::TryFinish(Connection& connection) {
+  if (connection.state != ConnectionState::kOpen || connection.request.active ||
+      connection.has_waiting()) {
+    return;
+  }
+  if (connection.ledger.outstanding() > 0) {
+    // Unsignalled answers may or may not have left; a signalled message behind them tells.
+    const bool can_ask = connection.greeted && connection.spare_receives > 0;
+    if (connection.ledger.signalled() == 0 && can_ask) SendUnasked(connection, /*signal=*/true);
+    if (connection.ledger.signalled() > 0) return;
+  }
+  Close(connection, CloseReason::kStopping, "the server stops");
+}
+
+}  // namespace verbena::net

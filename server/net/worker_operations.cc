@@ -1,0 +1,239 @@
+// Worker: what the operations of a request do.
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/text.h"
+#include "common/verbs/data_path.h"
+#include "server/net/worker.h"
+
+namespace verbena::net {
+namespace {
+
+using wire::OpCode;
+using wire::Operation;
+using wire::ResultCode;
+
+constexpr size_t kBareResult = wire::ResultSize(0);
+constexpr size_t kLocatedResult = wire::ResultSize(sizeof(wire::Location));
+
+std::string_view AsText(const auto& structure) {
+  return {reinterpret_cast<const char*>(&structure), sizeof(structure)};
+}
+
+}  // namespace
+
+// Bytes of value that the next result may carry if each operation after it is left `reserve_each`
+// bytes for its own.
+size_t Worker::RoomForValue(const Connection& connection, size_t reserve_each) const {
+  const size_t room = connection.request.writer->room();
+  const size_t reserve = connection.request.left * reserve_each;
+  return room > reserve ? room - reserve : 0;
+}
+
+void Worker::AddResult(Connection& connection, const wire::OperationHeader& operation,
+                       ResultCode code, std::string_view value, uint64_t version,
+                       uint64_t argument) {
+  wire::ResultHeader header{};
+  header.sequence = operation.sequence;
+  header.code = static_cast<uint16_t>(code);
+  header.version = version;
+  header.argument = argument;
+  // Values are measured before; texts for people are cut. The header always fits (StartRequest).
+  connection.request.writer->Add(header, value.substr(0, RoomForValue(connection, kBareResult)));
+  counters_
+      .operations[std::min<size_t>(operation.code, kOpCodes - 1)]
+                 [std::min<size_t>(header.code, kResultCodes - 1)]
+      .Add();
+}
+
+void Worker::AddChange(Connection& connection, const wire::OperationHeader& operation,
+                       const Change& change) {
+  AddResult(connection, operation, change.code, change.text, change.version,
+            change.existed ? 1 : 0);
+}
+
+Worker::Step Worker::RunOperation(Connection& connection, const Operation& operation) {
+  const auto code = static_cast<OpCode>(operation.header.code);
+  if ((code == OpCode::kHello) == connection.greeted) {
+    counters_.malformed.Add();
+    Close(connection, CloseReason::kMalformed,
+          connection.greeted ? "malformed request: a second hello"
+                             : "malformed request: the first one is no hello");
+    return Step::kClosed;
+  }
+  switch (code) {
+    case OpCode::kHello:
+      return RunHello(connection, operation);
+    case OpCode::kPing:
+      if (operation.value.size() > RoomForValue(connection, kBareResult)) {
+        AddResult(connection, operation.header, ResultCode::kTooLarge, "no room for the echo");
+      } else {
+        AddResult(connection, operation.header, ResultCode::kOk, operation.value);
+      }
+      return Step::kDone;
+    case OpCode::kGet:
+      RunGet(connection, operation);
+      return Step::kDone;
+    case OpCode::kPut:
+      return RunPut(connection, operation);
+    case OpCode::kDelete: {
+      if (draining_) {
+        AddResult(connection, operation.header, ResultCode::kUnavailable, "the server is stopping");
+        return Step::kDone;
+      }
+      AddChange(connection, operation.header, handler_.Delete(options_.index, operation.key));
+      return Step::kDone;
+    }
+    case OpCode::kInfo: {
+      const std::string info = handler_.Info();
+      if (info.size() > RoomForValue(connection, kBareResult)) {
+        AddResult(connection, operation.header, ResultCode::kTooLarge,
+                  absl::StrCat("the answer has ", info.size(), " bytes"));
+      } else {
+        AddResult(connection, operation.header, ResultCode::kOk, info);
+      }
+      return Step::kDone;
+    }
+  }
+  return Step::kDone;  // the reader lets no other code through
+}
+
+Worker::Step Worker::RunHello(Connection& connection, const Operation& operation) {
+  const absl::StatusOr<wire::Hello> hello = wire::DecodeHello(operation.value);
+  if (!hello.ok()) {
+    counters_.malformed.Add();
+    Close(connection, CloseReason::kMalformed,
+          absl::StrCat("malformed request: ", hello.status().message()));
+    return Step::kClosed;
+  }
+  connection.greeted = true;
+  connection.receive_size = hello->receive_size;
+  // Some receives stay for messages that the client has not asked for, where it has enough.
+  connection.spare_receives =
+      hello->receive_count > kSpareReceives ? kSpareReceives : hello->receive_count - 1;
+  connection.credits.LimitWindow(
+      std::max<uint32_t>(1, hello->receive_count - connection.spare_receives));
+  const verbs::MemoryRegion& region = connection.queues->adapter->slice();
+  wire::Welcome welcome{};
+  welcome.region_address = verbs::AddressOf(slice_.memory.data());
+  welcome.region_size = slice_.memory.size();
+  welcome.region_rkey = region.rkey();
+  welcome.epoch = slice_.epoch;
+  welcome.max_value_size = slice_.max_value_size;
+  welcome.max_key_size = slice_.max_key_size;
+  welcome.max_message = kMaxMessage;
+  welcome.eager_limit = kEagerLimit;
+  welcome.window = static_cast<uint16_t>(connection.credits.window());
+  welcome.layout = slice_.layout_version;
+  AddResult(connection, operation.header, ResultCode::kOk, AsText(welcome));
+  return Step::kDone;
+}
+
+// The value is copied straight into the answer; one that does not fit is located.
+void Worker::RunGet(Connection& connection, const Operation& operation) {
+  wire::ResponseWriter& writer = *connection.request.writer;
+  uint8_t* const place = connection.queues->responses.Buffer(connection.request.buffer).data() +
+                         writer.size() + sizeof(wire::ResultHeader);
+  const size_t room = RoomForValue(connection, kLocatedResult);
+  const Lookup lookup = handler_.Get(options_.index, operation.key, {place, room});
+  switch (lookup.code) {
+    case ResultCode::kOk: {
+      wire::ResultHeader header{};
+      header.sequence = operation.header.sequence;
+      header.version = lookup.version;
+      writer.AddInPlace(header, lookup.value_len);
+      counters_.operations[static_cast<size_t>(OpCode::kGet)][static_cast<size_t>(ResultCode::kOk)]
+          .Add();
+      return;
+    }
+    case ResultCode::kLocated: {
+      const wire::Location location = {.slot = lookup.slot, .version = lookup.version};
+      if (RoomForValue(connection, kBareResult) < sizeof(location)) {
+        AddResult(connection, operation.header, ResultCode::kTooLarge, "too many in one request");
+      } else {
+        AddResult(connection, operation.header, ResultCode::kLocated, AsText(location),
+                  lookup.version);
+      }
+      return;
+    }
+    default:
+      AddResult(connection, operation.header, lookup.code, lookup.text);
+  }
+}
+
+Worker::Step Worker::RunPut(Connection& connection, const Operation& operation) {
+  if (draining_) {
+    AddResult(connection, operation.header, ResultCode::kUnavailable, "the server is stopping");
+    return Step::kDone;
+  }
+  if (operation.reference.has_value()) return StartTransfer(connection, operation);
+  AddChange(connection, operation.header,
+            handler_.Put(options_.index, operation.key, operation.value));
+  return Step::kDone;
+}
+
+// Prepares the block and READs the value into it. The request goes on when that is done; meanwhile
+// its receive buffer is held, and the connection's later requests wait.
+Worker::Step Worker::StartTransfer(Connection& connection, const Operation& operation) {
+  if (connection.reads_allowed == 0) {
+    AddResult(connection, operation.header, ResultCode::kInvalid,
+              "the connection was made without READs by the server (responder_resources = 0)");
+    return Step::kDone;
+  }
+  ReadTransfer& transfer = connection.transfer;
+  const Change prepared = handler_.Prepare(options_.index, operation.key,
+                                           operation.header.value_len, &transfer.pending);
+  if (prepared.code != ResultCode::kOk) {
+    AddChange(connection, operation.header, prepared);
+    return Step::kDone;
+  }
+  transfer.operation = operation.header;
+  transfer.remote_address = operation.reference->address;
+  transfer.remote_key = operation.reference->rkey;
+  transfer.size = operation.header.value_len;
+  transfer.posted = 0;
+  transfer.in_flight = 0;
+  if (transfer.size == 0) {
+    const Change published = handler_.Publish(options_.index, std::move(transfer.pending));
+    AddChange(connection, operation.header, published);
+    return Step::kDone;
+  }
+  PostReads(connection);
+  return Step::kWaits;
+}
+
+// Keeps as many READs in flight as are allowed, leaving places for the answer and an unasked
+// message. One READ at least always fits: nothing else of the connection is posted meanwhile but
+// what the window and the spare receives allow, and the ledger has places for those and for
+// kReadsInFlight READs.
+void Worker::PostReads(Connection& connection) {
+  ReadTransfer& transfer = connection.transfer;
+  uint8_t* const target = transfer.pending->value().data();
+  const uint32_t lkey = connection.queues->adapter->slice().lkey();
+  while (transfer.posted < transfer.size && transfer.in_flight < connection.reads_allowed &&
+         (connection.ledger.free() > 2 || transfer.in_flight == 0)) {
+    const auto size = static_cast<uint32_t>(std::min(kReadPiece, transfer.size - transfer.posted));
+    bool signal = true;
+    const uint16_t place = connection.ledger.Add(kNoBuffer, &signal);
+    BatchEntry& entry = NextEntry(connection);
+    entry.piece = verbs::MakeSge(target + transfer.posted, size, lkey);
+    const verbs::SlotRef ref = {connection.slot.slot | (uint32_t{place} << 16),
+                                connection.slot.generation};
+    entry.request = verbs::MakeRead(WorkId(WorkKind::kRead, ref).bits(), &entry.piece,
+                                    transfer.remote_address + transfer.posted, transfer.remote_key);
+    entry.inline_buffer = kNoBuffer;
+    transfer.posted += size;
+    ++transfer.in_flight;
+    counters_.reads_posted.Add();
+  }
+}
+
+void Worker::FinishTransfer(Connection& connection) {
+  ReadTransfer& transfer = connection.transfer;
+  const Change published = handler_.Publish(options_.index, std::move(transfer.pending));
+  AddChange(connection, transfer.operation, published);
+  ContinueRequest(connection);
+}
+
+}  // namespace verbena::net
