@@ -1,0 +1,534 @@
+#include "common/wire/messages.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/unit/wire/bytes.h"
+
+namespace verbena::wire {
+namespace {
+
+// 8-byte aligned memory, as send buffers are.
+struct Buffer {
+  explicit Buffer(size_t size) : words((size + 7) / 8, 0xa5a5a5a5a5a5a5a5), limit(size) {}
+  std::span<uint8_t> bytes() { return {reinterpret_cast<uint8_t*>(words.data()), limit}; }
+  std::span<const uint8_t> first(size_t size) { return bytes().first(size); }
+  std::vector<uint64_t> words;
+  size_t limit;
+};
+
+OperationHeader Header(OpCode code, uint64_t sequence) {
+  OperationHeader header{};
+  header.sequence = sequence;
+  header.code = static_cast<uint8_t>(code);
+  return header;
+}
+
+// A request with one operation of each form: with a value, by reference, key only, value only.
+std::vector<uint8_t> SampleRequest() {
+  Buffer buffer(1024);
+  RequestWriter writer(buffer.bytes());
+  OperationHeader put = Header(OpCode::kPut, 0x0102030405060708);
+  put.expected = 0x1112131415161718;
+  put.argument = 0x2122232425262728;
+  EXPECT_TRUE(writer.Add(put, "key", "value!"));
+  EXPECT_TRUE(writer.AddByReference(Header(OpCode::kPut, 2), "large", 0x00100000,
+                                    {0x3132333435363738, 0x41424344, 0}));
+  EXPECT_TRUE(writer.Add(Header(OpCode::kGet, 3), "12345678", ""));
+  EXPECT_TRUE(writer.Add(Header(OpCode::kPing, 4), "", "echo"));
+  EXPECT_EQ(writer.operations(), 4);
+  writer.Finish(0x0000515253545556, 0x6162);
+  return Exactly(buffer.bytes(), writer.size());
+}
+
+constexpr char kRequestHex[] =
+    // header: size 200, kind, reserved, operations, acked (48 bits), wanted
+    "c8000000"
+    "01"
+    "00"
+    "0400"
+    "565554535251"
+    "6261"
+    // put: sequence, code, flags, key_len, value_len, expected, argument, "key" "value!" padding
+    "0807060504030201"
+    "04"
+    "00"
+    "0300"
+    "06000000"
+    "1817161514131211"
+    "2827262524232221"
+    "6b6579"
+    "76616c756521"
+    "00000000000000"
+    // put by reference: "large", address, rkey, reserved, padding
+    "0200000000000000"
+    "04"
+    "01"
+    "0500"
+    "00001000"
+    "0000000000000000"
+    "0000000000000000"
+    "6c61726765"
+    "3837363534333231"
+    "44434241"
+    "00000000"
+    "000000"
+    // get "12345678"
+    "0300000000000000"
+    "03"
+    "00"
+    "0800"
+    "00000000"
+    "0000000000000000"
+    "0000000000000000"
+    "3132333435363738"
+    // ping "echo" padding
+    "0400000000000000"
+    "02"
+    "00"
+    "0000"
+    "04000000"
+    "0000000000000000"
+    "0000000000000000"
+    "6563686f"
+    "00000000";
+
+std::vector<uint8_t> SampleResponse() {
+  Buffer buffer(1024);
+  ResponseWriter writer(buffer.bytes());
+  ResultHeader ok{};
+  ok.sequence = 0x0102030405060708;
+  ok.version = 0x1112131415161718;
+  ok.argument = 1;
+  EXPECT_TRUE(writer.Add(ok, ""));
+  ResultHeader missing{};
+  missing.sequence = 2;
+  missing.code = static_cast<uint16_t>(ResultCode::kNotFound);
+  EXPECT_TRUE(writer.Add(missing, ""));
+  ResultHeader found{};
+  found.sequence = 3;
+  uint8_t* const at = writer.AddInPlace(found, 5);
+  EXPECT_NE(at, nullptr);
+  std::memcpy(at, "value", 5);
+  EXPECT_EQ(writer.results(), 3);
+  writer.Finish(0x0203);
+  return Exactly(buffer.bytes(), writer.size());
+}
+
+constexpr char kResponseHex[] =
+    // header: size 120, kind, reserved, results, grant, reserved2, reserved3
+    "78000000"
+    "02"
+    "00"
+    "0300"
+    "0302"
+    "0000"
+    "00000000"
+    // sequence, code, flags, value_len, version, argument
+    "0807060504030201"
+    "0000"
+    "0000"
+    "00000000"
+    "1817161514131211"
+    "0100000000000000"
+    "0200000000000000"
+    "0100"
+    "0000"
+    "00000000"
+    "0000000000000000"
+    "0000000000000000"
+    "0300000000000000"
+    "0000"
+    "0000"
+    "05000000"
+    "0000000000000000"
+    "0000000000000000"
+    "76616c7565"
+    "000000";
+
+// Reads a request to its end; how many operations, or the error.
+absl::StatusOr<int> ReadRequest(std::span<const uint8_t> bytes) {
+  auto reader = RequestReader::Open(bytes);
+  if (!reader.ok()) return reader.status();
+  for (int count = 0;; ++count) {
+    auto operation = reader->Next();
+    if (!operation.ok()) return operation.status();
+    if (!operation->has_value()) return count;
+    // Touch every byte that the views name.
+    size_t sum = 0;
+    for (const char c : (*operation)->key) sum += static_cast<uint8_t>(c);
+    for (const char c : (*operation)->value) sum += static_cast<uint8_t>(c);
+    EXPECT_LE(sum, 255 * bytes.size());
+  }
+}
+
+absl::StatusOr<int> ReadResponse(std::span<const uint8_t> bytes) {
+  auto reader = ResponseReader::Open(bytes);
+  if (!reader.ok()) return reader.status();
+  for (int count = 0;; ++count) {
+    auto result = reader->Next();
+    if (!result.ok()) return result.status();
+    if (!result->has_value()) return count;
+    size_t sum = 0;
+    for (const char c : (*result)->value) sum += static_cast<uint8_t>(c);
+    EXPECT_LE(sum, 255 * bytes.size());
+  }
+}
+
+TEST(Messages, RequestBaseline) {
+  EXPECT_EQ(ToHex(SampleRequest()), kRequestHex);
+  const auto bytes = FromHex(kRequestHex);
+  auto reader = RequestReader::Open(bytes);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(reader->header().operations, 4);
+  EXPECT_EQ(reader->header().acked, 0x0000515253545556U);
+  EXPECT_EQ(reader->header().wanted, 0x6162U);
+
+  auto put = reader->Next();
+  ASSERT_TRUE(put.ok() && put->has_value()) << put.status();
+  EXPECT_EQ((*put)->header.sequence, 0x0102030405060708U);
+  EXPECT_EQ((*put)->header.expected, 0x1112131415161718U);
+  EXPECT_EQ((*put)->header.argument, 0x2122232425262728U);
+  EXPECT_EQ((*put)->key, "key");
+  EXPECT_EQ((*put)->value, "value!");
+  EXPECT_FALSE((*put)->reference.has_value());
+
+  auto large = reader->Next();
+  ASSERT_TRUE(large.ok() && large->has_value()) << large.status();
+  EXPECT_EQ((*large)->key, "large");
+  EXPECT_EQ((*large)->value, "");
+  ASSERT_TRUE((*large)->reference.has_value());
+  EXPECT_EQ((*large)->header.value_len, 0x00100000U);
+  EXPECT_EQ((*large)->reference->address, 0x3132333435363738U);
+  EXPECT_EQ((*large)->reference->rkey, 0x41424344U);
+
+  auto get = reader->Next();
+  ASSERT_TRUE(get.ok() && get->has_value()) << get.status();
+  EXPECT_EQ((*get)->header.code, static_cast<uint8_t>(OpCode::kGet));
+  EXPECT_EQ((*get)->key, "12345678");
+
+  auto ping = reader->Next();
+  ASSERT_TRUE(ping.ok() && ping->has_value()) << ping.status();
+  EXPECT_EQ((*ping)->value, "echo");
+
+  auto end = reader->Next();
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_FALSE(end->has_value());
+}
+
+TEST(Messages, ResponseBaseline) {
+  EXPECT_EQ(ToHex(SampleResponse()), kResponseHex);
+  const auto bytes = FromHex(kResponseHex);
+  auto reader = ResponseReader::Open(bytes);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(reader->header().grant, 0x0203);
+  auto ok = reader->Next();
+  ASSERT_TRUE(ok.ok() && ok->has_value());
+  EXPECT_EQ((*ok)->header.version, 0x1112131415161718U);
+  EXPECT_EQ((*ok)->header.argument, 1U);
+  auto missing = reader->Next();
+  ASSERT_TRUE(missing.ok() && missing->has_value());
+  EXPECT_EQ((*missing)->header.code, static_cast<uint16_t>(ResultCode::kNotFound));
+  auto found = reader->Next();
+  ASSERT_TRUE(found.ok() && found->has_value());
+  EXPECT_EQ((*found)->value, "value");
+  auto end = reader->Next();
+  ASSERT_TRUE(end.ok());
+  EXPECT_FALSE(end->has_value());
+}
+
+TEST(Messages, FixedValueBaselines) {
+  EXPECT_EQ(ToHex(AsValue(Hello{0x01020304, 0x11121314})), "0403020114131211");
+  const Welcome welcome{0x0102030405060708,
+                        0x1112131415161718,
+                        0x2122232425262728,
+                        0x3132333435363738,
+                        0x41424344,
+                        0x51525354,
+                        0x61626364,
+                        0x01727374,
+                        0x8182,
+                        0x9192,
+                        0};
+  EXPECT_EQ(ToHex(AsValue(welcome)),
+            "0807060504030201"
+            "1817161514131211"
+            "2827262524232221"
+            "3837363534333231"
+            "44434241"
+            "54535251"
+            "64636261"
+            "74737201"
+            "8281"
+            "9291"
+            "00000000");
+  EXPECT_EQ(ToHex(AsValue(Location{0x0102030405060708, 0x1112131415161718})),
+            "08070605040302011817161514131211");
+  const auto decoded = DecodeWelcome(AsValue(welcome));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(ToHex(AsValue(*decoded)), ToHex(AsValue(welcome)));
+  EXPECT_EQ(DecodeHello(AsValue(Hello{4096, 16}))->receive_size, 4096U);
+  EXPECT_EQ(DecodeLocation(AsValue(Location{5, 6}))->version, 6U);
+}
+
+TEST(Messages, FixedValuesOutOfRange) {
+  const auto names = [](const absl::Status& status, const char* field) {
+    return status.code() == absl::StatusCode::kInvalidArgument &&
+           status.message().find(field) != absl::string_view::npos;
+  };
+  EXPECT_TRUE(names(DecodeHello(AsValue(Hello{255, 1})).status(), "receive_size"));
+  EXPECT_TRUE(names(DecodeHello(AsValue(Hello{256, 0})).status(), "receive_count"));
+  const Welcome good{4096, 1 << 20, 1, 1 << 20, 7, 1024, 8192, 4096, 16, 1, 0};
+  ASSERT_TRUE(DecodeWelcome(AsValue(good)).ok());
+  const auto with = [&](auto member, auto value) {
+    Welcome bad = good;
+    bad.*member = value;
+    return DecodeWelcome(AsValue(bad)).status();
+  };
+  EXPECT_TRUE(names(with(&Welcome::region_size, uint64_t{0}), "region_size"));
+  EXPECT_TRUE(names(with(&Welcome::region_size, UINT64_MAX), "region_size"));
+  EXPECT_TRUE(names(with(&Welcome::max_key_size, 0U), "max_key_size"));
+  EXPECT_TRUE(names(with(&Welcome::max_message, 255U), "max_message"));
+  EXPECT_TRUE(names(with(&Welcome::eager_limit, 8193U), "eager_limit"));
+  EXPECT_TRUE(names(with(&Welcome::window, uint16_t{0}), "window"));
+  EXPECT_TRUE(names(with(&Welcome::reserved, 1U), "reserved"));
+  EXPECT_TRUE(names(DecodeLocation(AsValue(Location{0, 1})).status(), "slot"));
+  const std::string_view value = AsValue(good);
+  for (size_t size = 0; size < value.size(); ++size) {
+    const std::string cut(value.substr(0, size));
+    EXPECT_FALSE(DecodeWelcome(cut).ok()) << size;
+    if (size != sizeof(Hello)) {
+      EXPECT_FALSE(DecodeHello(cut).ok()) << size;
+    }
+    if (size != sizeof(Location)) {
+      EXPECT_FALSE(DecodeLocation(cut).ok()) << size;
+    }
+  }
+}
+
+TEST(Messages, TruncatedAtEveryByte) {
+  const auto request = SampleRequest();
+  const auto response = SampleResponse();
+  ASSERT_EQ(*ReadRequest(request), 4);
+  ASSERT_EQ(*ReadResponse(response), 3);
+  for (size_t size = 0; size < request.size(); ++size) {
+    EXPECT_FALSE(ReadRequest(Exactly(request, size)).ok()) << size;
+    if (size < response.size()) {
+      EXPECT_FALSE(ReadResponse(Exactly(response, size)).ok()) << size;
+    }
+  }
+}
+
+// Likewise, but with a header that admits to the shorter size: the parts no longer fit.
+TEST(Messages, TruncatedAtEveryByteWithTheSizeCorrected) {
+  const auto request = SampleRequest();
+  const auto response = SampleResponse();
+  for (size_t size = sizeof(RequestHeader); size < request.size(); ++size) {
+    const auto cut = [size](std::span<const uint8_t> bytes) {
+      auto shorter = Exactly(bytes, size);
+      const auto claimed = static_cast<uint32_t>(size);
+      std::memcpy(shorter.data(), &claimed, sizeof(claimed));
+      return shorter;
+    };
+    EXPECT_FALSE(ReadRequest(cut(request)).ok()) << size;
+    if (size < response.size()) {
+      EXPECT_FALSE(ReadResponse(cut(response)).ok()) << size;
+    }
+  }
+}
+
+TEST(Messages, EveryByteCorruptedInEveryWay) {
+  // Offsets of the first operation's lengths and code; see the baseline.
+  ForEachCorruption(SampleRequest(), [](std::span<const uint8_t> bytes, size_t at) {
+    const auto count = ReadRequest(bytes);
+    if (at < 8) {  // size, kind, reserved, operations
+      EXPECT_FALSE(count.ok()) << at;
+    }
+    if (at >= 57 && at < 64) {  // padding behind "value!"
+      EXPECT_FALSE(count.ok()) << at;
+    }
+    if (at == 27 || (at >= 29 && at < 32)) {  // high bytes of key_len and value_len
+      EXPECT_FALSE(count.ok()) << at;
+    }
+    if (at >= 8 && at < 16) {  // acked and wanted
+      EXPECT_TRUE(count.ok()) << at;
+    }
+    if (at >= 48 && at < 57) {  // key and value
+      EXPECT_TRUE(count.ok()) << at;
+    }
+  });
+  ForEachCorruption(SampleResponse(), [](std::span<const uint8_t> bytes, size_t at) {
+    const auto count = ReadResponse(bytes);
+    if (at < 8) {
+      EXPECT_FALSE(count.ok()) << at;
+    }
+    if (at >= 10 && at < 16) {  // reserved2, reserved3
+      EXPECT_FALSE(count.ok()) << at;
+    }
+    if (at >= 117) {  // padding behind "value"
+      EXPECT_FALSE(count.ok()) << at;
+    }
+  });
+}
+
+TEST(Messages, FieldsOutOfRange) {
+  const auto with = [](std::vector<uint8_t> bytes, size_t at, std::vector<uint8_t> value) {
+    std::memcpy(&bytes[at], value.data(), value.size());
+    return bytes;
+  };
+  const auto request = SampleRequest();
+  const auto says = [](const absl::Status& status, const char* field) {
+    return status.code() == absl::StatusCode::kInvalidArgument &&
+           status.message().find(field) != absl::string_view::npos;
+  };
+  EXPECT_TRUE(says(ReadRequest(with(request, 4, {2})).status(), "kind is 2"));
+  EXPECT_TRUE(says(ReadRequest(with(request, 5, {1})).status(), "reserved is 1"));
+  EXPECT_TRUE(says(ReadRequest(with(request, 6, {0, 0})).status(), "operations is 0"));
+  EXPECT_TRUE(says(ReadRequest(with(request, 6, {1, 1})).status(), "count is 257"));
+  EXPECT_TRUE(says(ReadRequest(with(request, 6, {5, 0})).status(), "wanted 32"));
+  EXPECT_TRUE(says(ReadRequest(with(request, 6, {3, 0})).status(), "after the last operation"));
+  EXPECT_TRUE(says(ReadRequest(with(request, 24, {0})).status(), "code is 0"));
+  EXPECT_TRUE(says(ReadRequest(with(request, 24, {7})).status(), "code is 7"));
+  EXPECT_TRUE(says(ReadRequest(with(request, 25, {2})).status(), "flags is 2"));
+  // By reference is for kPut only.
+  EXPECT_TRUE(says(ReadRequest(with(request, 24, {3, 1})).status(), "flags is 1"));
+  // Lengths whose sum would wrap in 32 bits.
+  EXPECT_TRUE(says(ReadRequest(with(request, 26, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff})).status(),
+                   "are left"));
+  const auto response = SampleResponse();
+  EXPECT_TRUE(says(ReadResponse(with(response, 4, {1})).status(), "kind is 1"));
+  EXPECT_TRUE(says(ReadResponse(with(response, 6, {1, 1})).status(), "count is 257"));
+  EXPECT_TRUE(says(ReadResponse(with(response, 8, {0, 0})).status(), "grant is 0"));
+  EXPECT_TRUE(says(ReadResponse(with(response, 24, {8, 0})).status(), "code is 8"));
+  EXPECT_TRUE(says(ReadResponse(with(response, 26, {1, 0})).status(), "flags is 1"));
+  EXPECT_TRUE(says(ReadResponse(with(response, 6, {0, 0})).status(), "after the last result"));
+}
+
+TEST(Messages, EmptyResponseCarriesAGrantOnly) {
+  Buffer buffer(sizeof(ResponseHeader));
+  ResponseWriter writer(buffer.bytes());
+  EXPECT_EQ(writer.room(), 0U);
+  EXPECT_FALSE(writer.Add(ResultHeader{}, ""));
+  writer.Finish(7);
+  EXPECT_EQ(writer.size(), 16U);
+  EXPECT_EQ(*ReadResponse(buffer.first(16)), 0);
+}
+
+TEST(Messages, WritersStopAtTheBuffersEnd) {
+  for (size_t size = 16; size < 200; ++size) {
+    Buffer buffer(size);
+    RequestWriter request(buffer.bytes());
+    int added = 0;
+    while (request.Add(Header(OpCode::kPut, 1), "k", "12345678")) ++added;
+    EXPECT_EQ(added, static_cast<int>((size - 16) / OperationSize(1, 8))) << size;
+    EXPECT_EQ(request.operations(), added);
+    EXPECT_LE(request.size(), size);
+    request.Finish(0, 0);
+    if (added > 0) {
+      EXPECT_EQ(*ReadRequest(buffer.first(request.size())), added);
+    }
+
+    ResponseWriter response(buffer.bytes());
+    const size_t room = response.room();
+    EXPECT_EQ(response.AddInPlace(ResultHeader{}, static_cast<uint32_t>(room + 1)), nullptr);
+    const bool fits = size >= sizeof(ResponseHeader) + sizeof(ResultHeader);
+    EXPECT_EQ(response.AddInPlace(ResultHeader{}, static_cast<uint32_t>(room)) != nullptr, fits);
+  }
+}
+
+TEST(Messages, AtMost256Operations) {
+  Buffer buffer(64 * 1024);
+  RequestWriter request(buffer.bytes());
+  ResponseWriter response(buffer.bytes());
+  for (size_t i = 0; i < kMaxOperations; ++i) {
+    ASSERT_TRUE(request.Add(Header(OpCode::kGet, i), "k", ""));
+  }
+  EXPECT_FALSE(request.Add(Header(OpCode::kGet, 1), "k", ""));
+  request.Finish(0, 0);
+  EXPECT_EQ(*ReadRequest(buffer.first(request.size())), 256);
+  for (size_t i = 0; i < kMaxOperations; ++i) ASSERT_TRUE(response.Add(ResultHeader{}, ""));
+  EXPECT_FALSE(response.Add(ResultHeader{}, ""));
+  EXPECT_EQ(response.room(), 0U);
+}
+
+TEST(Messages, KeysOver64KiBAreNotWritten) {
+  Buffer buffer(256 * 1024);
+  RequestWriter writer(buffer.bytes());
+  EXPECT_FALSE(writer.Add(Header(OpCode::kGet, 1), std::string(65536, 'k'), ""));
+  EXPECT_EQ(writer.size(), sizeof(RequestHeader));
+  EXPECT_TRUE(writer.Add(Header(OpCode::kGet, 1), std::string(65535, 'k'), ""));
+}
+
+TEST(Messages, WriterSetsTheReferenceFlagItself) {
+  Buffer buffer(256);
+  RequestWriter writer(buffer.bytes());
+  OperationHeader header = Header(OpCode::kPut, 1);
+  header.flags = kOpValueByReference;
+  ASSERT_TRUE(writer.Add(header, "k", "v"));
+  header.flags = 0;
+  ASSERT_TRUE(writer.AddByReference(header, "k", 5, {1, 2, 0}));
+  writer.Finish(0, 0);
+  auto reader = RequestReader::Open(buffer.first(writer.size()));
+  ASSERT_TRUE(reader.ok());
+  EXPECT_FALSE((*reader->Next())->reference.has_value());
+  EXPECT_TRUE((*reader->Next())->reference.has_value());
+}
+
+TEST(Messages, AckedAndWantedKeepToTheirBits) {
+  Buffer buffer(256);
+  RequestWriter writer(buffer.bytes());
+  ASSERT_TRUE(writer.Add(Header(OpCode::kPing, 1), "", ""));
+  writer.Finish(UINT64_MAX, 0);
+  auto reader = RequestReader::Open(buffer.first(writer.size()));
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(reader->header().acked, (uint64_t{1} << 48) - 1);
+  EXPECT_EQ(reader->header().wanted, 0U);
+}
+
+TEST(Messages, RandomRoundTrips) {
+  std::mt19937 random(20240611);
+  const auto text = [&](size_t most) {
+    std::string bytes(random() % (most + 1), '\0');
+    for (char& c : bytes) c = static_cast<char>(random());
+    return bytes;
+  };
+  for (int round = 0; round < 300; ++round) {
+    Buffer buffer(4096);
+    RequestWriter writer(buffer.bytes());
+    std::vector<std::pair<std::string, std::string>> sent;
+    while (sent.size() < 20) {
+      auto key = text(40);
+      auto value = text(500);
+      if (!writer.Add(Header(OpCode::kPut, sent.size()), key, value)) break;
+      sent.emplace_back(std::move(key), std::move(value));
+    }
+    writer.Finish(static_cast<uint64_t>(round), 0);
+    const auto bytes = Exactly(buffer.bytes(), writer.size());
+    auto reader = RequestReader::Open(bytes);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    for (size_t i = 0; i < sent.size(); ++i) {
+      auto operation = reader->Next();
+      ASSERT_TRUE(operation.ok() && operation->has_value()) << operation.status();
+      EXPECT_EQ((*operation)->header.sequence, i);
+      EXPECT_EQ((*operation)->key, sent[i].first);
+      EXPECT_EQ((*operation)->value, sent[i].second);
+    }
+    EXPECT_FALSE((*reader->Next()).has_value());
+  }
+}
+
+TEST(Messages, ResultCodesHaveNames) {
+  for (uint16_t code = 0; code <= 7; ++code) {
+    EXPECT_STRNE(ResultCodeName(static_cast<ResultCode>(code)), "unknown result");
+  }
+  EXPECT_STREQ(ResultCodeName(static_cast<ResultCode>(8)), "unknown result");
+}
+
+}  // namespace
+}  // namespace verbena::wire
