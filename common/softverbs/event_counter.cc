@@ -1,0 +1,38 @@
+#include "common/softverbs/event_counter.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace verbena::softverbs {
+
+EventCounter EventCounter::Create() {
+  EventCounter counter;
+  counter.fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
+  return counter;
+}
+
+int EventCounter::Take() const {
+  uint64_t one;
+  const ssize_t n = read(fd_.get(), &one, sizeof(one));
+  return n == sizeof(one) ? 0 : -1;
+}
+
+void EventCounter::Discard() const {
+  uint64_t one;
+  iovec vector = {&one, sizeof(one)};
+  if (preadv2(fd_.get(), &vector, 1, -1, RWF_NOWAIT) >= 0 || errno == EAGAIN) return;
+  // Kernels before 5.13: look first. A concurrent reader could make this wait for the next count.
+  pollfd entry = {fd_.get(), POLLIN, 0};
+  if (poll(&entry, 1, 0) == 1) (void)!read(fd_.get(), &one, sizeof(one));
+}
+
+void EventCounter::SignalFd(int fd) {
+  const uint64_t one = 1;
+  (void)!write(fd, &one, sizeof(one));
+}
+
+}  // namespace verbena::softverbs

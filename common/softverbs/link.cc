@@ -1,0 +1,290 @@
+#include "common/softverbs/link.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "common/base/clock.h"
+
+namespace verbena::softverbs {
+namespace {
+
+std::mutex g_registry_mutex;
+std::vector<std::weak_ptr<Link>>& Registry() {
+  static auto& links = *new std::vector<std::weak_ptr<Link>>();
+  return links;
+}
+// Socket descriptors of live links, readable in a forked child without locks.
+constexpr size_t kMaxSockets = 1u << 17;
+std::atomic<int>* g_sockets = new std::atomic<int>[kMaxSockets] {};
+
+void RememberSocket(int fd, bool open) {
+  if (fd >= 0 && static_cast<size_t>(fd) < kMaxSockets) {
+    g_sockets[static_cast<size_t>(fd)].store(open ? 1 : 0, std::memory_order_relaxed);
+  }
+}
+
+// An initiator that is stopped inside a copy must not hold up its target for ever.
+constexpr int64_t kInitiatorWaitNanos = 200'000'000;
+
+}  // namespace
+
+Link::~Link() {
+  Close();
+  // A peer that died may have left a CQ fired without its signal; see CompletionChannel.
+}
+
+absl::Status Link::CreateSegment() {
+  auto segment = SharedMapping::Create("verbena-soft-link", sizeof(LinkSegment), false);
+  if (!segment.ok()) return segment.status();
+  segment_ = std::move(*segment);
+  segment_data_ = static_cast<LinkSegment*>(segment_.data());
+  return absl::OkStatus();
+}
+
+absl::Status Link::AdoptSegment(UniqueFd fd) {
+  auto segment = SharedMapping::Open(std::move(fd), sizeof(LinkSegment), true);
+  if (!segment.ok()) return segment.status();
+  segment_ = std::move(*segment);
+  segment_.CloseFd();
+  segment_data_ = static_cast<LinkSegment*>(segment_.data());
+  return absl::OkStatus();
+}
+
+absl::Status Link::SetRemote(CmMessage* message) {
+  const CmBody& body = message->body;
+  const size_t channels = (body.recv_channel != 0 ? 1u : 0u) + (body.send_channel != 0 ? 1u : 0u);
+  if (message->fds.size() != 3 + channels || body.recv_cq >= kMaxCqs || body.send_cq >= kMaxCqs ||
+      body.recv_slot >= kMaxQps || body.send_slot >= kMaxQps) {
+    return absl::InvalidArgumentError("a peer sent a malformed connection message");
+  }
+  Device& device = Device::Existing();
+  peer_ = device.FindPeer(body.process);
+  if (peer_ == nullptr) {
+    if (body.process == device.id()) {
+      peer_ = PeerProcess::Self();
+    } else {
+      auto opened = PeerProcess::Open(message->pid, std::move(message->fds[0]),
+                                      std::move(message->fds[1]), std::move(message->fds[2]));
+      if (!opened.ok()) return opened.status();
+      peer_ = std::move(*opened);
+    }
+    device.AddPeer(body.process, peer_);
+  }
+  remote_.qp_num = body.qp_num;
+  remote_.pd = body.pd;
+  remote_.recv_cq = body.recv_cq;
+  remote_.recv_slot = body.recv_slot;
+  remote_.send_cq = body.send_cq;
+  remote_.send_slot = body.send_slot;
+  size_t next = 3;
+  if (body.recv_channel != 0) {
+    remote_.recv_channel = peer_->AdoptChannel(body.recv_channel, std::move(message->fds[next++]));
+  }
+  if (body.send_channel != 0) {
+    remote_.send_channel = peer_->AdoptChannel(body.send_channel, std::move(message->fds[next++]));
+  }
+  const std::lock_guard lock(socket_mutex_);
+  for (auto& [id, fd] : early_memories_) peer_->AdoptMemory(id, std::move(fd));
+  early_memories_.clear();
+  return absl::OkStatus();
+}
+
+bool Link::Watch() {
+  RememberSocket(socket_.get(), true);
+  LinkRegistry::Add(shared_from_this());
+  const std::lock_guard lock(socket_mutex_);
+  token_ = Device::Existing().service().Add(socket_.get(), EPOLLIN, shared_from_this());
+  return token_ != 0;
+}
+
+bool Link::Send(const CmMessage& message) {
+  const std::lock_guard lock(socket_mutex_);
+  if (!socket_.valid()) return false;
+  if (outbox_.empty()) {
+    const int error = CmSend(socket_.get(), message);
+    if (error == 0) return true;
+    if (error != EAGAIN) return false;
+  }
+  CmMessage copy;
+  copy.body = message.body;
+  for (const UniqueFd& fd : message.fds) copy.AddFd(fd.get());
+  outbox_.push_back(std::move(copy));
+  if (token_ != 0) {
+    Device::Existing().service().Modify(token_, socket_.get(), EPOLLIN | EPOLLOUT);
+  }
+  return true;
+}
+
+void Link::FlushOutbox() {
+  const std::lock_guard lock(socket_mutex_);
+  while (!outbox_.empty() && socket_.valid()) {
+    if (CmSend(socket_.get(), outbox_.front()) == EAGAIN) return;
+    outbox_.pop_front();
+  }
+  if (socket_.valid() && token_ != 0) {
+    Device::Existing().service().Modify(token_, socket_.get(), EPOLLIN);
+  }
+}
+
+void Link::Close() {
+  closed_.store(true);
+  const std::lock_guard lock(socket_mutex_);
+  if (!socket_.valid()) return;
+  if (token_ != 0) Device::Existing().service().Remove(token_, socket_.get());
+  token_ = 0;
+  RememberSocket(socket_.get(), false);
+  socket_.Reset();
+  outbox_.clear();
+}
+
+void Link::Announce(uint64_t memory, int fd) {
+  {
+    const std::lock_guard lock(socket_mutex_);
+    if (!announced_.insert(memory).second) return;
+  }
+  CmMessage message(CmKind::kMemory);
+  message.body.memory = memory;
+  message.AddFd(fd);
+  Send(message);
+}
+
+// Caller holds socket_mutex_. Takes one message off the socket; memory announcements are dealt
+// with here. False if there was nothing.
+bool Link::ReceiveOne(CmMessage* message, bool* closed) {
+  if (!socket_.valid()) return false;
+  const int result = CmReceive(socket_.get(), message);
+  if (result < 0) *closed = true;
+  if (result <= 0) return false;
+  if (message->body.kind == CmKind::kMemory && message->fds.size() == 1) {
+    if (peer_ != nullptr) {
+      peer_->AdoptMemory(message->body.memory, std::move(message->fds[0]));
+    } else {
+      early_memories_.emplace_back(message->body.memory, std::move(message->fds[0]));
+    }
+  }
+  return true;
+}
+
+void Link::DrainAnnouncements() {
+  const std::lock_guard lock(socket_mutex_);
+  CmMessage message;
+  while (ReceiveOne(&message, &peer_closed_)) {
+    if (message.body.kind == CmKind::kMemory) continue;
+    inbox_.push_back(std::move(message));
+    message = CmMessage();
+  }
+  if (inbox_.empty() && !peer_closed_) return;
+  // The socket may never become readable again, so the service thread is told.
+  Device::Existing().service().RunAt(0, [self = weak_from_this()] {
+    if (const auto link = self.lock()) link->OnEvents(EPOLLIN);
+  });
+}
+
+void Link::OnEvents(uint32_t events) {
+  if ((events & EPOLLOUT) != 0) FlushOutbox();
+  for (;;) {
+    CmMessage message;
+    bool closed = false;
+    {
+      const std::lock_guard lock(socket_mutex_);
+      if (!inbox_.empty()) {
+        message = std::move(inbox_.front());
+        inbox_.pop_front();
+      } else if (!ReceiveOne(&message, &closed)) {
+        closed = closed || peer_closed_;
+        if (!closed || !socket_.valid()) return;
+      } else if (message.body.kind == CmKind::kMemory) {
+        continue;
+      }
+    }
+    if (closed) {
+      Close();
+      owner_->OnLinkClosed(this);
+      return;
+    }
+    owner_->OnLinkMessage(this, std::move(message));
+  }
+}
+
+void Link::FireIfArmed(uint32_t cq, int channel, bool solicited) {
+  std::atomic<uint32_t>& control = peer_->notify().cqs[cq].control;
+  uint32_t seen = control.load();
+  if (seen == static_cast<uint32_t>(ArmState::kIdle) ||
+      seen == static_cast<uint32_t>(ArmState::kFired)) {
+    return;
+  }
+  if (seen == static_cast<uint32_t>(ArmState::kArmedSolicited) && !solicited) return;
+  if (channel < 0) return;
+  if (control.compare_exchange_strong(seen, static_cast<uint32_t>(ArmState::kFired))) {
+    EventCounter::SignalFd(channel);
+  }
+}
+
+void Link::NotifyReceiver(bool solicited) {
+  peer_->notify().cqs[remote_.recv_cq].MarkReady(remote_.recv_slot);
+  FireIfArmed(remote_.recv_cq, remote_.recv_channel, solicited);
+}
+
+void Link::NotifySender(bool error) {
+  peer_->notify().cqs[remote_.send_cq].MarkReady(remote_.send_slot);
+  FireIfArmed(remote_.send_cq, remote_.send_channel, error);
+}
+
+void Link::RaiseFault(Fault kind, uint64_t messages) {
+  uint64_t none = 0;
+  theirs().fault.compare_exchange_strong(none, FaultWord(kind, messages));
+  NotifyReceiver(true);
+  KickReceiver();
+}
+
+void LinkRegistry::Add(const std::shared_ptr<Link>& link) {
+  const std::lock_guard lock(g_registry_mutex);
+  std::erase_if(Registry(), [](const auto& known) { return known.expired(); });
+  Registry().push_back(link);
+}
+
+void LinkRegistry::AnnounceMemory(uint32_t pd, uint64_t memory, int fd) {
+  std::vector<std::shared_ptr<Link>> links;
+  {
+    const std::lock_guard lock(g_registry_mutex);
+    for (const auto& known : Registry()) {
+      if (auto link = known.lock(); link && link->local_pd.load() == pd) links.push_back(link);
+    }
+  }
+  for (const auto& link : links) link->Announce(memory, fd);
+}
+
+void LinkRegistry::WaitForInitiators(uint32_t pd) {
+  std::vector<std::pair<std::shared_ptr<Link>, uint64_t>> busy;
+  {
+    const std::lock_guard lock(g_registry_mutex);
+    for (const auto& known : Registry()) {
+      auto link = known.lock();
+      if (!link || link->local_pd.load() != pd || link->segment_data() == nullptr) continue;
+      const uint64_t seen = link->theirs().busy.load();
+      if ((seen & 1) != 0) busy.emplace_back(std::move(link), seen);
+    }
+  }
+  if (busy.empty()) return;
+  const int64_t deadline = MonotonicNanos() + kInitiatorWaitNanos;
+  for (const auto& [link, seen] : busy) {
+    while (link->theirs().busy.load() == seen && !link->closed()) {
+      if (MonotonicNanos() > deadline) {
+        spdlog::warn("softverbs: a peer is still inside an operation on memory being deregistered");
+        return;
+      }
+      sched_yield();
+    }
+  }
+}
+
+void LinkRegistry::CloseSocketsAfterFork() {
+  for (size_t fd = 0; fd < kMaxSockets; ++fd) {
+    if (g_sockets[fd].load(std::memory_order_relaxed) != 0) close(static_cast<int>(fd));
+  }
+}
+
+}  // namespace verbena::softverbs

@@ -1,0 +1,309 @@
+#include "common/softverbs/memory_regions.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "common/softverbs/link.h"
+
+namespace verbena::softverbs {
+namespace {
+
+// A file that a range is a shared mapping of.
+struct BackingFile {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t offset = 0;  // of the range's first byte
+};
+
+// Looks in /proc/self/maps. The range may span several lines of one file with consecutive offsets
+// (madvise splits them).
+bool FindBackingFile(uint64_t address, uint64_t length, BackingFile* file) {
+  FILE* maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return false;
+  uint64_t covered = address;
+  const uint64_t end = address + length;
+  char* line = nullptr;
+  size_t capacity = 0;
+  bool good = true;
+  while (covered < end && good && getline(&line, &capacity, maps) > 0) {
+    uint64_t from, to, offset, inode;
+    unsigned major, minor;
+    char flags[8];
+    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64, &from, &to,
+                    flags, &offset, &major, &minor, &inode) != 7) {
+      continue;
+    }
+    if (to <= covered) continue;
+    const uint64_t device = makedev(major, minor);
+    good = from <= covered && flags[3] == 's' && inode != 0;
+    if (covered == address) {
+      *file = {device, inode, offset + (address - from)};
+    } else {
+      good = good && device == file->device && inode == file->inode &&
+             offset + (covered - from) == file->offset + (covered - address);
+    }
+    covered = to;
+  }
+  std::free(line);
+  std::fclose(maps);
+  return good && covered >= end;
+}
+
+// A descriptor of our own on the file, if the process has one open.
+UniqueFd FindOpenFile(const BackingFile& file) {
+  DIR* directory = opendir("/proc/self/fd");
+  if (directory == nullptr) return {};
+  UniqueFd found;
+  while (const dirent* entry = readdir(directory)) {
+    const int fd = std::atoi(entry->d_name);
+    struct stat status;
+    if (entry->d_name[0] == '.' || fstat(fd, &status) != 0) continue;
+    if (status.st_dev == file.device && status.st_ino == file.inode) {
+      found = UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+      break;
+    }
+  }
+  closedir(directory);
+  return found;
+}
+
+// After this, every initiator that does not yet show `busy` sees the cleared tag. Initiators have
+// registered for it in MemoryRegions::Create.
+void BarrierAcrossProcesses() {
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0) {
+    // Not available: a store that is a millisecond old has left every store buffer.
+    usleep(1000);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<MemoryRegions> MemoryRegions::Create() {
+  auto table = SharedMapping::Create("verbena-soft-mrs", sizeof(MrTable), true);
+  if (!table.ok()) {
+    spdlog::error("softverbs: {}", table.status().ToString());
+    return nullptr;
+  }
+  syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
+  auto regions = std::make_unique<MemoryRegions>();
+  regions->table_mapping_ = std::move(*table);
+  return regions;
+}
+
+void MemoryRegions::FindMemory(uint64_t address, uint64_t length, uint64_t* memory,
+                               uint64_t* offset) {
+  *memory = 0;
+  *offset = 0;
+  BackingFile file;
+  if (length == 0 || !FindBackingFile(address, length, &file)) return;
+  for (auto& [id, known] : memories_) {
+    if (known->device == file.device && known->inode == file.inode) {
+      *memory = id;
+      *offset = file.offset;
+      return;
+    }
+  }
+  UniqueFd fd = FindOpenFile(file);
+  if (!fd.valid()) return;
+  auto entry = std::make_unique<LocalMemory>();
+  entry->id = *memory = next_memory_++;
+  entry->fd = std::move(fd);
+  entry->device = file.device;
+  entry->inode = file.inode;
+  *offset = file.offset;
+  memories_[entry->id] = std::move(entry);
+}
+
+void MemoryRegions::ReleaseMemory(uint64_t memory, uint32_t pd) {
+  if (memory == 0) return;
+  auto& pds = pds_of_[memory];
+  if (--pds[pd] == 0) pds.erase(pd);
+  if (pds.empty()) {
+    pds_of_.erase(memory);
+    memories_.erase(memory);
+  }
+}
+
+MemoryRegion* MemoryRegions::Register(ProtectionDomain* pd, void* address, size_t length,
+                                      int access) {
+  const bool remote_change = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+  const auto begin = reinterpret_cast<uint64_t>(address);
+  if ((remote_change && (access & IBV_ACCESS_LOCAL_WRITE) == 0) || begin + length < begin) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto mr = std::make_unique<MemoryRegion>();
+  int memory_fd = -1;
+  {
+    const std::lock_guard lock(mutex_);
+    uint32_t index;
+    // Indices rest for a while before they are used again, so that old keys stay wrong.
+    if (next_index_ < kMaxMrs) {
+      index = next_index_++;
+    } else if (!free_.empty()) {
+      index = free_.front();
+      free_.erase(free_.begin());
+    } else {
+      errno = ENOMEM;
+      return nullptr;
+    }
+    MrEntry& entry = mutable_table().entries[index];
+    uint64_t offset;
+    FindMemory(begin, length, &mr->memory, &offset);
+    if (mr->memory != 0) {
+      memory_fd = memories_[mr->memory]->fd.get();
+      ++pds_of_[mr->memory][pd->id];
+    }
+    // `length` of the entry's last life tells nothing; the generation is kept in `offset`'s place
+    // while the entry is free.
+    const uint32_t generation = static_cast<uint32_t>(entry.offset.load() + 1) & 0xff;
+    const uint32_t key = index << 8 | generation;
+    entry.address.store(begin, std::memory_order_relaxed);
+    entry.length.store(length, std::memory_order_relaxed);
+    entry.pd.store(pd->id, std::memory_order_relaxed);
+    entry.access.store(static_cast<uint32_t>(access), std::memory_order_relaxed);
+    entry.memory.store(mr->memory, std::memory_order_relaxed);
+    entry.offset.store(offset, std::memory_order_relaxed);
+    entry.tag.store(MrTag(key), std::memory_order_release);
+    mr->context = pd->context;
+    mr->pd = pd;
+    mr->addr = address;
+    mr->length = length;
+    mr->handle = index;
+    mr->lkey = mr->rkey = key;
+  }
+  pd->users.fetch_add(1);
+  if (memory_fd >= 0) LinkRegistry::AnnounceMemory(pd->id, mr->memory, memory_fd);
+  return mr.release();
+}
+
+int MemoryRegions::Deregister(MemoryRegion* mr) {
+  auto* pd = static_cast<ProtectionDomain*>(mr->pd);
+  MrEntry& entry = mutable_table().entries[MrIndex(mr->rkey)];
+  entry.tag.store(0);
+  BarrierAcrossProcesses();
+  LinkRegistry::WaitForInitiators(pd->id);
+  {
+    const std::lock_guard lock(mutex_);
+    entry.offset.store(mr->rkey & 0xff, std::memory_order_relaxed);
+    free_.push_back(MrIndex(mr->rkey));
+    ReleaseMemory(mr->memory, pd->id);
+  }
+  pd->users.fetch_sub(1);
+  delete mr;
+  return 0;
+}
+
+std::shared_ptr<PeerProcess> PeerProcess::Self() {
+  Device& device = Device::Existing();
+  auto peer = std::make_shared<PeerProcess>();
+  peer->self_ = true;
+  peer->pid_ = getpid();
+  peer->notify_ = &device.notify();
+  peer->table_ = &device.regions().table();
+  peer->kick_ = device.kick_fd();
+  return peer;
+}
+
+absl::StatusOr<std::shared_ptr<PeerProcess>> PeerProcess::Open(pid_t pid, UniqueFd notify,
+                                                               UniqueFd table, UniqueFd kick) {
+  auto notify_mapping = SharedMapping::Open(std::move(notify), sizeof(NotifySegment), true);
+  if (!notify_mapping.ok()) return notify_mapping.status();
+  auto table_mapping = SharedMapping::Open(std::move(table), sizeof(MrTable), false);
+  if (!table_mapping.ok()) return table_mapping.status();
+  auto peer = std::make_shared<PeerProcess>();
+  peer->pid_ = pid;
+  peer->notify_mapping_ = std::move(*notify_mapping);
+  peer->table_mapping_ = std::move(*table_mapping);
+  peer->notify_mapping_.CloseFd();
+  peer->table_mapping_.CloseFd();
+  peer->notify_ = static_cast<NotifySegment*>(peer->notify_mapping_.data());
+  peer->table_ = static_cast<const MrTable*>(peer->table_mapping_.data());
+  peer->kick_owned_ = std::move(kick);
+  peer->kick_ = peer->kick_owned_.get();
+  return peer;
+}
+
+void PeerProcess::KickService(uint32_t cq_number) {
+  notify_->service[cq_number / 64].fetch_or(uint64_t{1} << (cq_number % 64));
+  EventCounter::SignalFd(kick_);
+}
+
+int PeerProcess::AdoptChannel(uint64_t id, UniqueFd fd) {
+  const std::lock_guard lock(mutex_);
+  auto& known = channels_[id];
+  if (!known.valid()) known = std::move(fd);
+  return known.get();
+}
+
+void PeerProcess::AdoptMemory(uint64_t id, UniqueFd fd) {
+  struct stat status;
+  if (self_ || !fd.valid() || fstat(fd.get(), &status) != 0) return;
+  const std::lock_guard lock(mutex_);
+  Memory& memory = memories_[id];
+  if (memory.fd.valid()) return;
+  memory.fd = std::move(fd);
+  memory.size = static_cast<uint64_t>(status.st_size);
+}
+
+uint8_t* PeerProcess::MapMemory(uint64_t id, bool writable, uint64_t* size) {
+  const std::lock_guard lock(mutex_);
+  const auto it = memories_.find(id);
+  if (it == memories_.end()) return nullptr;
+  Memory& memory = it->second;
+  uint8_t*& data = writable ? memory.writable : memory.readable;
+  if (data == nullptr) {
+    const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
+    void* mapped = mmap(nullptr, memory.size, protection, MAP_SHARED, memory.fd.get(), 0);
+    if (mapped == MAP_FAILED) return nullptr;
+    madvise(mapped, memory.size, MADV_HUGEPAGE);
+    data = static_cast<uint8_t*>(mapped);
+  }
+  *size = memory.size;
+  return data;
+}
+
+bool PeerProcess::CopyByKernel(void* local, uint64_t remote, size_t size, bool write) {
+  auto* at = static_cast<uint8_t*>(local);
+  while (size > 0) {
+    iovec here = {at, size};
+    iovec there = {reinterpret_cast<void*>(remote), size};
+    const ssize_t n = write ? process_vm_writev(pid_, &here, 1, &there, 1, 0)
+                            : process_vm_readv(pid_, &here, 1, &there, 1, 0);
+    if (n <= 0) {
+      if (!logged_refusal_.exchange(true)) {
+        spdlog::error(
+            "softverbs: memory of process {} lies in no memfd, and process_vm_{}v says: {}", pid_,
+            write ? "write" : "read", std::strerror(errno));
+      }
+      return false;
+    }
+    at += n;
+    remote += static_cast<uint64_t>(n);
+    size -= static_cast<size_t>(n);
+  }
+  return true;
+}
+
+PeerProcess::Memory::~Memory() {
+  if (readable != nullptr) munmap(readable, size);
+  if (writable != nullptr) munmap(writable, size);
+}
+
+}  // namespace verbena::softverbs

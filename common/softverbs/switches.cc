@@ -1,0 +1,75 @@
+#include "common/softverbs/switches.h"
+
+#include <spdlog/spdlog.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+#include "common/softverbs/read_copy.h"
+
+namespace verbena::softverbs {
+namespace {
+
+std::mutex g_mutex;
+bool g_loaded = false;
+Switches g_switches;
+
+template <typename T>
+void ParseNumber(const char* name, T* value) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return;
+  const char* end = text + std::strlen(text);
+  T parsed = 0;
+  const auto result = std::from_chars(text, end, parsed);
+  if (result.ec != std::errc() || result.ptr != end) {
+    spdlog::warn("softverbs: {}={} is not a number in range; ignored", name, text);
+    return;
+  }
+  *value = parsed;
+}
+
+// Caller holds g_mutex.
+void LoadOnce() {
+  if (g_loaded) return;
+  g_loaded = true;
+  g_switches = SwitchesFromEnvironment();
+  ConfigureReadCopy(g_switches);
+}
+
+}  // namespace
+
+Switches SwitchesFromEnvironment() {
+  Switches switches;
+  if (const char* order = std::getenv("VERBENA_SOFT_READ_ORDER"); order != nullptr) {
+    if (std::string_view(order) == "random") {
+      switches.read_random_order = true;
+    } else if (*order != '\0') {
+      spdlog::warn("softverbs: VERBENA_SOFT_READ_ORDER={} is unknown (use \"random\"); ignored",
+                   order);
+    }
+  }
+  uint32_t split = 0;
+  ParseNumber("VERBENA_SOFT_READ_SPLIT", &split);
+  switches.read_split_words = split != 0;
+  ParseNumber("VERBENA_SOFT_READ_PAUSE_NS", &switches.read_pause_ns);
+  ParseNumber("VERBENA_SOFT_SEED", &switches.seed);
+  return switches;
+}
+
+Switches CurrentSwitches() {
+  const std::lock_guard lock(g_mutex);
+  LoadOnce();
+  return g_switches;
+}
+
+void SetSwitches(const Switches& switches) {
+  const std::lock_guard lock(g_mutex);
+  g_loaded = true;
+  g_switches = switches;
+  ConfigureReadCopy(switches);
+}
+
+}  // namespace verbena::softverbs
