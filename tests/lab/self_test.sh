@@ -102,6 +102,12 @@ for name in mode option loss nothing half; do check "wrong use: $name" has_statu
 check 'the message tells the value' has "$WORK/option.err" 'timeout=soon'
 VERBENA_LAB_CACHE=/proc/nowhere lab cache run true
 check 'no cache: skipped' has_status cache 77
+mkdir "$WORK/stubs"
+printf '#!/bin/sh\nexit 1\n' | tee "$WORK/stubs/dpkg-query" >"$WORK/stubs/apt-get"
+chmod +x "$WORK"/stubs/*
+PATH=$WORK/stubs:$PATH lab packages run true
+check 'no packages: skipped' has_status packages 77
+check 'the message tells what is missing' has "$WORK/packages.err" 'installing.*qemu-system-x86'
 VERBENA_LAB_ACCEL=warp lab accel run true
 check 'QEMU refuses: the lab failed' has_status accel 125
 check 'QEMU refuses: its words are shown' has "$WORK/accel.err" warp
