@@ -1,0 +1,164 @@
+// What is behind Connection. One object, three files: connection_setup.cc (connecting),
+// connection_operations.cc (the life of an operation) and connection_poll.cc (posting, completions,
+// waiting, deadlines, the end).
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/src/endpoint.h"
+#include "client/src/fixed_ring.h"
+#include "client/src/large_buffers.h"
+#include "client/src/lookup.h"
+#include "client/src/operation.h"
+#include "client/src/request_queue.h"
+#include "common/wire/messages.h"
+#include "verbena/connection.h"
+
+namespace verbena {
+
+class Connection::Impl {
+ public:
+  using Endpoint = client::Endpoint;
+  using Lookup = client::Lookup;
+  using Operation = client::Operation;
+  using OperationKind = client::OperationKind;
+  using SyncCall = client::SyncCall;
+
+  static absl::StatusOr<std::unique_ptr<Impl>> Connect(std::string_view server,
+                                                       const Options& options);
+  ~Impl();
+
+  absl::Status Get(std::string_view key, std::string* value, uint64_t* version);
+  absl::StatusOr<ChangeResult> Put(std::string_view key, std::string_view value);
+  absl::StatusOr<ChangeResult> Delete(std::string_view key);
+  absl::Status Ping();
+  absl::StatusOr<std::string> Info();
+
+  absl::Status SubmitGet(std::string_view key, GetCallback callback);
+  absl::Status SubmitPut(std::string_view key, std::string_view value, ChangeCallback callback);
+  absl::Status SubmitDelete(std::string_view key, ChangeCallback callback);
+
+  int Poll();
+  int Wait(std::chrono::nanoseconds timeout);
+  void Drain();
+
+  size_t in_flight() const { return pool_.used(); }
+  absl::Status status() const { return dead_; }
+  const Endpoint& endpoint() const { return *endpoint_; }
+  uint64_t server_epoch() const { return context_->shape.epoch; }
+  const ServerLimits& limits() const { return limits_; }
+  const ConnectionStats& stats() const;
+
+ private:
+  // READs posted with one doorbell at most.
+  static constexpr uint32_t kReadList = 32;
+  // Completions taken at once.
+  static constexpr uint32_t kPollBatch = 32;
+  // How often a GET is sent to the server, when what it names cannot be read in time.
+  static constexpr uint16_t kMaxAsks = 64;
+
+  // How long a waiting call has been polling in vain.
+  struct Spin {
+    uint32_t empty_polls = 0;
+    int64_t sleep_at = 0;  // 0: not decided yet
+  };
+
+  Impl(std::unique_ptr<Endpoint> endpoint, const Options& options);
+
+  // Setup.
+  absl::Status Greet(int64_t deadline);
+  absl::Status TakeWelcome(std::string_view bytes, wire::Welcome* welcome);
+  absl::Status OpenSlice(const wire::Welcome& welcome);
+  // READs `length` bytes, at most a sink's block; the bytes stay until the next operation.
+  absl::StatusOr<const uint8_t*> ReadRaw(uint64_t offset, uint32_t length);
+
+  // Operations.
+  absl::Status CheckKey(std::string_view key) const;
+  absl::Status CheckSubmit(std::string_view key) const;
+  std::string_view KeepKey(const Operation& op, std::string_view key);
+  void StartGet(Operation& op, std::string_view key);
+  void StartPut(Operation& op, std::string_view key, std::string_view value);
+  absl::Status RunSync(OperationKind kind, std::string_view key, std::string_view value,
+                       SyncCall* call);
+  // Waits for a free place; an error if the connection is dead.
+  absl::StatusOr<Operation*> AcquireSync(OperationKind kind, SyncCall* call);
+  void FinishSync(SyncCall* call);
+  void Act(Operation& op, const Lookup::Step& step);
+  void Ask(Operation& op);
+  void GetSpace(Operation& op);
+  void UseSpace(Operation& op);
+  void DropSpace(Operation& op);
+  void ServeSpaceWaiters();
+  void OnResult(Operation& op, const wire::Result& result);
+  void OnGetResult(Operation& op, const wire::Result& result);
+  void FinishGet(Operation& op, const absl::Status& status, const GetResult& result);
+  void FinishChange(Operation& op, const absl::Status& status, const ChangeResult& result);
+  void FinishCall(Operation& op, const absl::Status& status, std::string_view value);
+  // Ends the operation with an error, whatever it is.
+  void FinishWithError(Operation& op, const absl::Status& status);
+  static absl::Status ResultError(const wire::Result& result);
+
+  // Posting and completions.
+  void Flush();
+  void PostReads();
+  bool BeginLookup(Operation& op);
+  void FillRead(uint32_t i, Operation& op);
+  // Returns the number of completions that were taken.
+  int PollOnce();
+  void OnCompletion(const ibv_wc& wc);
+  void OnReadCompletion(const client::WrId& id);
+  void OnReceive(uint32_t buffer, uint32_t length);
+
+  // Waiting and the end. A turn polls once and sleeps if it is time to; false when `deadline` has
+  // passed.
+  bool Turn(Spin& spin, int64_t deadline);
+  void SleepUntil(int64_t deadline);
+  void Maintain(int64_t now);
+  void ScanDeadlines(int64_t now);
+  int64_t EarliestDeadline();
+  // The connection is dead from here on; what is in flight is failed by FailOperations.
+  void Fail(absl::Status why);
+  void FailOperations();
+  absl::Status StatusFor(const Operation& op) const;
+
+  Options options_;
+  std::unique_ptr<Endpoint> endpoint_;
+  client::LargeBuffers large_buffers_;
+  client::OperationPool pool_;
+  client::RequestQueue requests_;
+  std::unique_ptr<char[]> keys_;  // kKeyStride bytes for each operation
+  std::optional<client::LookupContext> context_;
+  ServerLimits limits_;
+  uint64_t region_address_ = 0;
+  uint32_t region_rkey_ = 0;
+  int64_t timeout_ns_ = 0;  // of an operation
+
+  absl::Status dead_;
+  bool cancelled_ = false;
+  const absl::Status not_found_;  // made once, since a text needs memory
+
+  client::FixedRing<uint32_t> starts_;         // lookups not yet begun
+  client::FixedRing<uint32_t> reads_;          // with a READ to be posted
+  client::FixedRing<uint32_t> space_waiters_;  // for a large buffer
+  bool space_freed_ = false;
+  uint32_t reads_in_flight_ = 0;
+  std::array<ibv_send_wr, kReadList> read_list_;
+  std::array<ibv_sge, kReadList> read_sges_;
+
+  uint64_t next_look_ = 0;    // CheapTicks at which to look at the clock
+  int64_t last_events_ = 0;   // when the connection manager was last asked
+  int64_t last_scan_ = 0;     // when deadlines were last looked at
+  int64_t scan_interval_ns_;  // between two scans
+  uint64_t callbacks_ = 0;
+  mutable ConnectionStats stats_;
+};
+
+}  // namespace verbena

@@ -1,0 +1,279 @@
+// Posting, completions, waiting, deadlines, and the end of a connection.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/src/connection_impl.h"
+#include "client/src/ticks.h"
+#include "common/base/clock.h"
+#include "common/base/text.h"
+#include "common/verbs/data_path.h"
+#include "common/verbs/errors.h"
+
+namespace verbena {
+namespace {
+
+using client::RequestKind;
+using client::WrId;
+
+// How often the connection manager is asked whether the server is gone (a system call).
+constexpr int64_t kEventInterval = 10'000'000;
+// Polls in vain between two looks at the clock while a call waits.
+constexpr uint32_t kPollsPerLook = 32;
+
+absl::string_view WhatRead(client::OperationKind kind) {
+  return kind == client::OperationKind::kRawRead ? "a READ of the region's header or directory"
+                                                 : "a READ of the region";
+}
+
+}  // namespace
+
+Connection::Impl::~Impl() {
+  cancelled_ = true;
+  Fail(absl::CancelledError("the connection was closed"));
+  FailOperations();
+}
+
+void Connection::Impl::Flush() {
+  if (space_freed_ && !space_waiters_.empty()) ServeSpaceWaiters();
+  if (!starts_.empty() || !reads_.empty()) PostReads();
+  if (requests_.CanSend()) {
+    absl::Status status = requests_.Flush();
+    if (!status.ok()) Fail(std::move(status));
+  }
+}
+
+// False if the lookup does not begin with a READ.
+bool Connection::Impl::BeginLookup(Operation& op) {
+  const Lookup::Step step = op.lookup.Start(*context_, op.hash, op.key, endpoint_->sink(op.slot));
+  if (step.action != Lookup::Action::kRead) {
+    Act(op, step);
+    return false;
+  }
+  op.step = step;
+  return true;
+}
+
+void Connection::Impl::FillRead(uint32_t i, Operation& op) {
+  const uint32_t lkey = op.step.in_space ? op.space->region.lkey() : endpoint_->lkey();
+  read_sges_[i] = verbs::MakeSge(op.step.target, op.step.length, lkey);
+  ibv_send_wr& request = read_list_[i];
+  request.wr_id = WrId(RequestKind::kRead, client::OperationPool::RefOf(op)).bits();
+  request.wr.rdma.remote_addr = region_address_ + op.step.offset;
+  request.wr.rdma.rkey = region_rkey_;
+  op.post_number = endpoint_->PostNumber(/*signalled=*/true);
+  stats_.bytes_read += op.step.length;
+}
+
+// Posts the READs that wait, and those of lookups that have not begun, as lists. Never more in
+// flight than negotiated, nor more than the send queue holds.
+void Connection::Impl::PostReads() {
+  uint32_t count = kReadList;
+  while (count == kReadList && dead_.ok()) {
+    count = 0;
+    while (count < kReadList && reads_in_flight_ < endpoint_->read_depth() &&
+           endpoint_->send_room() > 0) {
+      if (!reads_.empty()) {
+        FillRead(count, pool_.At(reads_.Pop()));
+      } else if (!starts_.empty()) {
+        Operation& op = pool_.At(starts_.Pop());
+        if (!BeginLookup(op)) continue;
+        FillRead(count, op);
+      } else {
+        break;
+      }
+      ++count;
+      ++reads_in_flight_;
+    }
+    if (count == 0) return;
+    read_list_[count - 1].next = nullptr;
+    ibv_send_wr* bad = nullptr;
+    const int error = verbs::PostSend(endpoint_->qp(), read_list_.data(), &bad);
+    if (count < kReadList) read_list_[count - 1].next = &read_list_[count];
+    ++stats_.doorbells;
+    stats_.reads += count;
+    if (error != 0) {
+      Fail(verbs::ErrnoStatus(error, "ibv_post_send", absl::StrCat(count, " READs")));
+    }
+  }
+}
+
+int Connection::Impl::PollOnce() {
+  if (client::CheapTicks() >= next_look_) Maintain(MonotonicNanos());
+  if (dead_.ok()) Flush();
+  int count = 0;
+  if (dead_.ok()) {
+    std::array<ibv_wc, kPollBatch> completions;
+    count = verbs::Poll(endpoint_->cq(), completions);
+    for (int i = 0; i < count && dead_.ok(); ++i) {
+      OnCompletion(completions[static_cast<size_t>(i)]);
+    }
+    if (count < 0) Fail(absl::InternalError("the completion queue has failed (overrun)"));
+  }
+  if (!dead_.ok() && pool_.used() != 0) FailOperations();
+  return count;
+}
+
+void Connection::Impl::OnCompletion(const ibv_wc& wc) {
+  const WrId id(wc.wr_id);
+  if (wc.status != IBV_WC_SUCCESS) {
+    const Operation* op = id.kind == RequestKind::kRead ? pool_.Find(id.ref) : nullptr;
+    Fail(verbs::WcError(wc, op != nullptr ? ToStd(WhatRead(op->kind)) : "a request"));
+    return;
+  }
+  switch (id.kind) {
+    case RequestKind::kRead:
+      OnReadCompletion(id);
+      return;
+    case RequestKind::kSend:
+      endpoint_->Retire(Endpoint::SendNumber(id));
+      return;
+    case RequestKind::kReceive:
+      if (id.ref.slot < Endpoint::kReceives) OnReceive(id.ref.slot, wc.byte_len);
+      return;
+  }
+}
+
+void Connection::Impl::OnReadCompletion(const WrId& id) {
+  Operation* const op = pool_.Find(id.ref);
+  if (op == nullptr) {
+    Fail(absl::InternalError("a READ has completed that nobody waits for"));
+    return;
+  }
+  --reads_in_flight_;
+  endpoint_->Retire(op->post_number);
+  if (op->kind == OperationKind::kRawRead) {
+    FinishCall(*op, absl::OkStatus(), {});
+    return;
+  }
+  Act(*op, op->lookup.OnRead(*context_));
+}
+
+void Connection::Impl::OnReceive(uint32_t buffer, uint32_t length) {
+  absl::Status status =
+      length > Endpoint::kMessageBytes
+          ? absl::InternalError("a message is longer than its buffer")
+          : requests_.OnMessage(endpoint_->received(buffer, length),
+                                [this](uint32_t slot, const wire::Result& result) {
+                                  OnResult(pool_.At(slot), result);
+                                });
+  if (!status.ok()) {
+    Fail(absl::InternalError(
+        absl::StrCat("the server's message makes no sense: ", status.message())));
+    return;
+  }
+  const int error = endpoint_->PostReceive(buffer);
+  if (error != 0) Fail(verbs::ErrnoStatus(error, "ibv_post_recv", {}));
+}
+
+int Connection::Impl::Poll() {
+  const uint64_t before = callbacks_;
+  PollOnce();
+  return static_cast<int>(callbacks_ - before);
+}
+
+int Connection::Impl::Wait(std::chrono::nanoseconds timeout) {
+  const uint64_t before = callbacks_;
+  const int64_t deadline = MonotonicNanos() + std::max<int64_t>(timeout.count(), 0);
+  Spin spin;
+  while (pool_.used() != 0 && Turn(spin, deadline) && callbacks_ == before) {
+  }
+  return static_cast<int>(callbacks_ - before);
+}
+
+void Connection::Impl::Drain() {
+  Spin spin;
+  while (pool_.used() != 0) Turn(spin, INT64_MAX);
+}
+
+bool Connection::Impl::Turn(Spin& spin, int64_t deadline) {
+  if (PollOnce() != 0 || !dead_.ok()) {
+    spin = {};
+    return true;
+  }
+  const int64_t poll_ns = std::chrono::nanoseconds(options_.poll_time).count();
+  if (++spin.empty_polls % kPollsPerLook != 0 && poll_ns > 0) return true;
+  const int64_t now = MonotonicNanos();
+  if (now >= deadline) return false;
+  if (spin.sleep_at == 0) spin.sleep_at = now + poll_ns;
+  if (now >= spin.sleep_at) {
+    SleepUntil(deadline);
+    spin = {};
+  }
+  return true;
+}
+
+// Arm, poll once more, sleep: a completion between the last poll and the arming is not missed.
+void Connection::Impl::SleepUntil(int64_t deadline) {
+  absl::Status status = endpoint_->Arm();
+  if (!status.ok()) {
+    Fail(std::move(status));
+    return;
+  }
+  if (PollOnce() != 0 || !dead_.ok()) return;
+  last_scan_ = 0;
+  Maintain(MonotonicNanos());
+  if (!dead_.ok()) return;
+  endpoint_->Sleep(std::min(deadline, EarliestDeadline()));
+  last_events_ = 0;
+  last_scan_ = 0;
+  Maintain(MonotonicNanos());
+}
+
+void Connection::Impl::Maintain(int64_t now) {
+  next_look_ = client::CheapTicks() + client::kTicksPerLook;
+  if (!dead_.ok()) return;
+  if (now - last_events_ >= kEventInterval) {
+    last_events_ = now;
+    absl::Status status = endpoint_->CheckEvents();
+    if (!status.ok()) Fail(std::move(status));
+  }
+  if (now - last_scan_ >= scan_interval_ns_) {
+    last_scan_ = now;
+    if (pool_.used() != 0) ScanDeadlines(now);
+  }
+}
+
+void Connection::Impl::ScanDeadlines(int64_t now) {
+  bool late = false;
+  pool_.ForEach([&](Operation& op) {
+    if (op.first_seen == 0) op.first_seen = now;
+    op.late = now - op.first_seen >= timeout_ns_;
+    late = late || op.late;
+  });
+  if (!late) return;
+  Fail(absl::DeadlineExceededError(
+      absl::StrCat("no answer from the server at ", endpoint_->server(), " within ",
+                   timeout_ns_ / 1'000'000, " ms; the connection is given up")));
+}
+
+int64_t Connection::Impl::EarliestDeadline() {
+  int64_t earliest = INT64_MAX;
+  pool_.ForEach([&](Operation& op) {
+    if (op.first_seen != 0) earliest = std::min(earliest, op.first_seen + timeout_ns_);
+  });
+  return earliest;
+}
+
+void Connection::Impl::Fail(absl::Status why) {
+  if (!dead_.ok()) return;
+  dead_ = std::move(why);
+  endpoint_->Break();
+}
+
+absl::Status Connection::Impl::StatusFor(const Operation& op) const {
+  if (cancelled_) return absl::CancelledError("the connection was closed");
+  if (op.late || !absl::IsDeadlineExceeded(dead_)) return dead_;
+  return absl::UnavailableError(
+      absl::StrCat("the connection was given up because of another operation: ", dead_.message()));
+}
+
+void Connection::Impl::FailOperations() {
+  starts_.Clear();
+  reads_.Clear();
+  space_waiters_.Clear();
+  reads_in_flight_ = 0;
+  pool_.ForEach([this](Operation& op) { FinishWithError(op, StatusFor(op)); });
+}
+
+}  // namespace verbena

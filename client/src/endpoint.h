@@ -1,0 +1,160 @@
+// The client's end of one connection: its verbs objects and registered memory, from "ADDR:PORT" to
+// a queue pair that may post. What travels over it is other files' business.
+//
+// Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/src/lookup.h"
+#include "common/base/net_address.h"
+#include "common/base/shared_memory.h"
+#include "common/verbs/conn_param.h"
+#include "common/verbs/data_path.h"
+#include "common/verbs/owners.h"
+#include "common/verbs/wr_id.h"
+
+namespace verbena::client {
+
+// What a work request is, in its wr_id. For kRead and kReceive the slot is an operation's or a
+// buffer's; for kSend slot and generation are the number of the post (see PostNumber).
+enum class RequestKind : uint8_t { kRead = 1, kSend = 2, kReceive = 3 };
+using WrId = verbs::WrId<RequestKind>;
+
+struct EndpointOptions {
+  NetAddress server;
+  uint32_t depth = 64;   // operations in flight
+  int64_t deadline = 0;  // of connecting, in MonotonicNanos()
+  uint64_t session = 0;  // not 0
+};
+
+class Endpoint {
+ public:
+  // Messages, each way. An odd number of cache lines, so that the heads of the buffers do not fall
+  // into the same sets of a cache. The server may name a smaller limit.
+  static constexpr uint32_t kMessageBytes = 197 * 64;
+  // Requests that are ever unanswered at once, and receives posted: three more, since the server
+  // may send as many messages unasked (probes, changes of the grant).
+  static constexpr uint32_t kMaxRequests = 32;
+  static constexpr uint32_t kReceives = kMaxRequests + 3;
+
+  // Connects. Errors as Connection::Connect.
+  static absl::StatusOr<std::unique_ptr<Endpoint>> Connect(verbs::VerbsApi& api,
+                                                           const EndpointOptions& options);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  std::string fabric() const { return api_.fabric(); }
+  std::string device() const { return device_name_; }
+  const std::string& server() const { return server_; }
+  const verbs::ProtectionDomain& pd() const { return pd_; }
+  // Access flags for memory that READs land in or that the server may READ.
+  int sink_access() const { return sink_access_; }
+
+  // READs that may be in flight, as negotiated.
+  uint32_t read_depth() const { return read_depth_; }
+  uint32_t inline_bytes() const { return inline_bytes_; }
+  ibv_qp* qp() const { return qp_.get(); }
+  ibv_cq* cq() const { return cq_.get(); }
+
+  // Registered memory: `depth` + 2 send buffers, `depth` sinks.
+  uint32_t lkey() const { return memory_region_.lkey(); }
+  uint32_t send_buffers() const { return send_buffers_; }
+  std::span<uint8_t> send_buffer(uint32_t i) const {
+    assert(i < send_buffers_);
+    return {sends_ + uint64_t{i} * kMessageBytes, kMessageBytes};
+  }
+  ReadSink* sink(uint32_t i) const { return sinks_ + i; }
+  // The message in receive buffer `i`, of which `length` bytes have arrived.
+  std::span<const uint8_t> received(uint32_t i, uint32_t length) const {
+    return {receives_ + uint64_t{i} * kMessageBytes, length};
+  }
+  // Gives receive buffer `i` (back) to the device. Returns an errno.
+  int PostReceive(uint32_t i);
+
+  // Accounting of the send queue. A place is free again when its request, or a later one, has been
+  // signalled and its completion polled; so requests are numbered in the order of posting.
+  uint32_t send_room() const { return send_depth_ - static_cast<uint32_t>(posted_ - retired_); }
+  uint64_t PostNumber(bool signalled) {
+    assert(send_room() > 0);
+    ++posted_;
+    if (signalled) last_signalled_ = posted_;
+    return posted_;
+  }
+  // Whether the next request must be signalled although nobody waits for its completion.
+  bool MustSignal() const { return posted_ + 1 - last_signalled_ >= send_depth_ / 4; }
+  void Retire(uint64_t number) {
+    if (number > retired_) retired_ = number;
+  }
+  static uint64_t SendId(uint64_t number) {
+    return WrId(RequestKind::kSend, {static_cast<uint32_t>(number),
+                                     static_cast<uint32_t>(number >> 32) & verbs::kMaxGeneration})
+        .bits();
+  }
+  static uint64_t SendNumber(const WrId& id) {
+    return (uint64_t{id.ref.generation} << 32) | id.ref.slot;
+  }
+
+  // OK, or what the connection manager reports (the server is gone). One system call.
+  absl::Status CheckEvents();
+  // Arms the completion queue; after it, poll once more before Sleep.
+  absl::Status Arm();
+  // Sleeps until a completion or an event of the connection manager may be there, or `deadline`.
+  void Sleep(int64_t deadline);
+  // Moves the queue pair to ERR and disconnects: nothing is sent or received any more.
+  void Break();
+
+ private:
+  explicit Endpoint(verbs::VerbsApi& api) : api_(api) {}
+
+  absl::Status Resolve(const EndpointOptions& options);
+  absl::Status MakeMemory(uint32_t depth);
+  absl::Status MakeQueues(const EndpointOptions& options);
+  absl::Status MakeQueuePair(verbs::QueuePairOptions options);
+  absl::Status Handshake(const EndpointOptions& options);
+  absl::Status OnEstablished(const verbs::CmEvent& event);
+  absl::Status OnRejected(const verbs::CmEvent& event) const;
+  absl::StatusOr<verbs::CmEvent> WaitFor(rdma_cm_event_type type, int64_t deadline,
+                                         const char* what);
+
+  verbs::VerbsApi& api_;
+  std::string server_;
+  std::string device_name_;
+  verbs::ConnectOptions connect_options_;
+  int sink_access_ = 0;
+  uint32_t read_depth_ = 0;
+  uint32_t send_depth_ = 0;
+  uint32_t inline_bytes_ = 0;
+  uint32_t send_buffers_ = 0;
+
+  uint64_t posted_ = 0;
+  uint64_t retired_ = 0;
+  uint64_t last_signalled_ = 0;
+
+  uint8_t* receives_ = nullptr;
+  uint8_t* sends_ = nullptr;
+  ReadSink* sinks_ = nullptr;
+
+  // In an order in which they can be destroyed from the last to the first.
+  SharedMemory memory_;
+  verbs::CmChannel cm_channel_;
+  verbs::CmId cm_id_;
+  verbs::ProtectionDomain pd_;
+  verbs::MemoryRegion memory_region_;
+  verbs::CompletionChannel completion_channel_;
+  verbs::CompletionQueue cq_;
+  verbs::QueuePair qp_;
+  bool connected_ = false;
+  bool broken_ = false;
+};
+
+}  // namespace verbena::client

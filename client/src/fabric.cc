@@ -1,0 +1,60 @@
+#include "client/src/fabric.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/macros.h"
+#include "common/base/text.h"
+#include "common/softverbs/softverbs.h"
+#include "common/verbs/cm.h"
+#include "common/verbs/device.h"
+#include "common/verbs/errors.h"
+#include "common/verbs/rdma_core.h"
+
+namespace verbena::client {
+namespace {
+
+// OK if the route to `address` has an RDMA device, else the reason why not.
+absl::Status CheckRdmaRoute(const NetAddress& address, std::chrono::milliseconds timeout) {
+  verbs::VerbsApi& api = verbs::RdmaCoreVerbs();
+  VERBENA_ASSIGN_OR_RETURN(const std::vector<std::string> devices, verbs::Device::List(api));
+  if (devices.empty()) return absl::UnavailableError("this machine has no RDMA device");
+  VERBENA_ASSIGN_OR_RETURN(verbs::CmChannel channel, verbs::CmChannel::Create(api));
+  VERBENA_ASSIGN_OR_RETURN(verbs::CmId id, verbs::CmId::Create(channel));
+  const int timeout_ms = static_cast<int>(timeout.count());
+  VERBENA_RETURN_IF_ERROR(id.ResolveAddress(address, timeout_ms));
+  VERBENA_ASSIGN_OR_RETURN(std::optional<verbs::CmEvent> event, channel.WaitEvent(timeout_ms));
+  if (!event.has_value()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("no route over RDMA was found in ", timeout_ms, " ms"));
+  }
+  if (event->type() != RDMA_CM_EVENT_ADDR_RESOLVED) {
+    return verbs::CmEventError(event->type(), event->status(), address.ToString());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<verbs::VerbsApi*> ChooseFabric(std::string_view fabric, const NetAddress& address,
+                                              std::chrono::milliseconds timeout) {
+  if (fabric == "verbs") return &verbs::RdmaCoreVerbs();
+  if (fabric == "soft") return &softverbs::SoftVerbs();
+  if (fabric != "auto") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("fabric is \"", ToAbsl(fabric), "\"; it must be auto, verbs or soft"));
+  }
+  const absl::Status route = CheckRdmaRoute(address, timeout);
+  if (route.ok()) return &verbs::RdmaCoreVerbs();
+  if (address.IsLocal()) return &softverbs::SoftVerbs();
+  return absl::UnavailableError(
+      absl::StrCat("no fabric reaches ", address.ToString(), ": verbs: ", route.message(),
+                   "; soft (the software device): ", address.host(),
+                   " is not an address of this machine, and the software device needs the server "
+                   "on the same one"));
+}
+
+}  // namespace verbena::client

@@ -1,0 +1,20 @@
+// Which device table carries a connection. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/base/net_address.h"
+#include "common/verbs/verbs_api.h"
+
+namespace verbena::client {
+
+// The table for `fabric` ("verbs", "soft" or "auto"; InvalidArgument for anything else) and a
+// server at `address`. "auto" asks the connection manager for the route, which may take up to
+// `timeout`: verbs if it leads over an RDMA device, else soft if the address is this machine's,
+// else Unavailable with the reasons against both.
+absl::StatusOr<verbs::VerbsApi*> ChooseFabric(std::string_view fabric, const NetAddress& address,
+                                              std::chrono::milliseconds timeout);
+
+}  // namespace verbena::client

@@ -1,0 +1,60 @@
+#include "client/src/large_buffers.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "common/base/macros.h"
+
+namespace verbena::client {
+
+absl::StatusOr<std::unique_ptr<LargeBuffers::Buffer>> LargeBuffers::Make(uint64_t bytes) {
+  auto buffer = std::make_unique<Buffer>();
+  VERBENA_ASSIGN_OR_RETURN(buffer->memory,
+                           SharedMemory::Create("verbena-client-large", bytes, false));
+  VERBENA_ASSIGN_OR_RETURN(
+      buffer->region,
+      verbs::MemoryRegion::Register(pd_, buffer->memory.data(), buffer->memory.size(), access_));
+  return buffer;
+}
+
+absl::StatusOr<LargeBuffers::Buffer*> LargeBuffers::Acquire(uint64_t bytes) {
+  bytes = std::bit_ceil(std::max(bytes, kSmallest));
+  // The smallest idle one that is large enough, unless it would waste most of itself.
+  auto best = idle_.end();
+  for (auto it = idle_.begin(); it != idle_.end(); ++it) {
+    const uint64_t size = (*it)->memory.size();
+    if (size < bytes || size > 4 * bytes) continue;
+    if (best == idle_.end() || size < (*best)->memory.size()) best = it;
+  }
+  std::unique_ptr<Buffer> buffer;
+  if (best != idle_.end()) {
+    buffer = std::move(*best);
+    idle_.erase(best);
+    idle_bytes_ -= buffer->memory.size();
+  } else {
+    while (!idle_.empty() && used_bytes_ + idle_bytes_ + bytes > limit_) {
+      idle_bytes_ -= idle_.front()->memory.size();
+      idle_.erase(idle_.begin());
+    }
+    if (used_bytes_ != 0 && used_bytes_ + bytes > limit_) return nullptr;
+    VERBENA_ASSIGN_OR_RETURN(buffer, Make(bytes));
+  }
+  used_bytes_ += buffer->memory.size();
+  used_.push_back(std::move(buffer));
+  return used_.back().get();
+}
+
+void LargeBuffers::Release(Buffer* buffer) {
+  const auto it = std::find_if(used_.begin(), used_.end(),
+                               [buffer](const auto& owned) { return owned.get() == buffer; });
+  if (it == used_.end()) return;
+  std::unique_ptr<Buffer> owned = std::move(*it);
+  used_.erase(it);
+  used_bytes_ -= owned->memory.size();
+  if (used_bytes_ + idle_bytes_ + owned->memory.size() > limit_) return;
+  idle_bytes_ += owned->memory.size();
+  idle_.push_back(std::move(owned));
+}
+
+}  // namespace verbena::client

@@ -1,0 +1,53 @@
+// Registered memory for values that do not fit the connection's fixed buffers: the targets of large
+// READs, and large values that the server READs from here.
+//
+// Buffers are powers of two from 64 KiB on, made when first needed and kept for the next time. All
+// together stay under a limit, but one buffer of any size can always be had. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/shared_memory.h"
+#include "common/verbs/device.h"
+
+namespace verbena::client {
+
+class LargeBuffers {
+ public:
+  struct Buffer {
+    SharedMemory memory;
+    verbs::MemoryRegion region;  // destroyed before the memory
+
+    std::span<uint8_t> bytes() const { return memory.bytes(); }
+  };
+  static constexpr uint64_t kSmallest = 64 * 1024;
+
+  // `pd` is borrowed. Buffers can be read by the peer.
+  LargeBuffers(const verbs::ProtectionDomain& pd, int access, uint64_t limit)
+      : pd_(pd), access_(access), limit_(limit) {}
+
+  // A buffer of at least `bytes`, or nullptr if the limit is reached: try again after a Release.
+  // An error if memory or registration cannot be had.
+  absl::StatusOr<Buffer*> Acquire(uint64_t bytes);
+  void Release(Buffer* buffer);
+
+  uint64_t used_bytes() const { return used_bytes_; }
+  uint64_t idle_bytes() const { return idle_bytes_; }
+
+ private:
+  absl::StatusOr<std::unique_ptr<Buffer>> Make(uint64_t bytes);
+
+  const verbs::ProtectionDomain& pd_;
+  int access_;
+  uint64_t limit_;
+  uint64_t used_bytes_ = 0;
+  uint64_t idle_bytes_ = 0;
+  std::vector<std::unique_ptr<Buffer>> used_;
+  std::vector<std::unique_ptr<Buffer>> idle_;
+};
+
+}  // namespace verbena::client

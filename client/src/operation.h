@@ -1,0 +1,114 @@
+// The operations in flight on a connection: what each is, and a fixed pool of them.
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/src/large_buffers.h"
+#include "client/src/lookup.h"
+#include "common/verbs/wr_id.h"
+#include "verbena/connection.h"
+
+namespace verbena::client {
+
+enum class OperationKind : uint8_t {
+  kGet,
+  kPut,
+  kDelete,
+  kPing,
+  kInfo,
+  kHello,
+  kRawRead,  // a READ of something that is no item, while connecting
+};
+
+// Where a synchronous call waits for its outcome.
+struct SyncCall {
+  bool done = false;
+  bool existed = false;
+  absl::Status status;
+  uint64_t version = 0;
+  std::string* value = nullptr;  // where the value goes; may be null
+};
+
+struct Operation {
+  OperationKind kind = OperationKind::kGet;
+  bool in_use = false;
+  bool late = false;         // its deadline has passed
+  uint16_t asks = 0;         // how often a GET was sent to the server
+  uint32_t slot = 0;         // in the pool; never changes
+  uint32_t generation = 1;   // grows with each use
+  SyncCall* sync = nullptr;  // null: asynchronous
+  // When the operation was first seen in flight (MonotonicNanos), 0 if not yet: its deadline counts
+  // from there. Set by the scan for deadlines, so that starting an operation reads no clock.
+  int64_t first_seen = 0;
+  uint64_t post_number = 0;  // of its READ in flight
+  layout::KeyHash hash;
+  std::string_view key;    // in the slot's key memory, or of the caller of a synchronous call
+  std::string_view value;  // a large PUT's: the caller's
+  Lookup::Step step{};     // the READ to be posted or in flight
+  LargeBuffers::Buffer* space = nullptr;
+  GetCallback on_get;
+  ChangeCallback on_change;
+  Lookup lookup;
+};
+
+class OperationPool {
+ public:
+  explicit OperationPool(uint32_t capacity) : operations_(capacity) {
+    free_.reserve(capacity);
+    for (uint32_t slot = capacity; slot > 0; --slot) {
+      operations_[slot - 1].slot = slot - 1;
+      free_.push_back(slot - 1);
+    }
+  }
+
+  uint32_t capacity() const { return static_cast<uint32_t>(operations_.size()); }
+  uint32_t used() const { return static_cast<uint32_t>(operations_.size() - free_.size()); }
+  bool full() const { return free_.empty(); }
+
+  // The most recently released one, since its memory is likely to be in the cache. Requires
+  // !full().
+  Operation& Acquire(OperationKind kind) {
+    Operation& op = operations_[free_.back()];
+    free_.pop_back();
+    op.in_use = true;
+    op.kind = kind;
+    op.late = false;
+    op.asks = 0;
+    op.sync = nullptr;
+    op.first_seen = 0;
+    return op;
+  }
+  void Release(Operation& op) {
+    op.in_use = false;
+    op.generation = op.generation == verbs::kMaxGeneration ? 1 : op.generation + 1;
+    free_.push_back(op.slot);
+  }
+
+  Operation& At(uint32_t slot) { return operations_[slot]; }
+  // nullptr if the reference is out of range or of an earlier use.
+  Operation* Find(verbs::SlotRef ref) {
+    if (ref.slot >= operations_.size()) return nullptr;
+    Operation& op = operations_[ref.slot];
+    return op.in_use && op.generation == ref.generation ? &op : nullptr;
+  }
+  static verbs::SlotRef RefOf(const Operation& op) { return {op.slot, op.generation}; }
+
+  // Calls visit(Operation&) for each one in use; visit may release it.
+  template <typename Visit>
+  void ForEach(Visit&& visit) {
+    for (Operation& op : operations_) {
+      if (op.in_use) visit(op);
+    }
+  }
+
+ private:
+  std::vector<Operation> operations_;
+  std::vector<uint32_t> free_;
+};
+
+}  // namespace verbena::client

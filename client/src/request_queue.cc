@@ -1,0 +1,140 @@
+#include "client/src/request_queue.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "common/verbs/data_path.h"
+#include "common/verbs/errors.h"
+
+namespace verbena::client {
+
+RequestQueue::RequestQueue(Endpoint& endpoint, uint32_t capacity)
+    : endpoint_(endpoint),
+      writer_(std::span<uint8_t>()),
+      closed_(endpoint.send_buffers()),
+      next_slot_(capacity, kNone) {
+  outstanding_.reserve(Endpoint::kMaxRequests);
+  free_buffers_.reserve(endpoint.send_buffers());
+  for (uint32_t i = endpoint.send_buffers(); i > 0; --i) free_buffers_.push_back(i - 1);
+}
+
+void RequestQueue::set_max_message(uint32_t bytes) {
+  max_message_ = std::min(bytes, Endpoint::kMessageBytes);
+}
+
+// There is a buffer for each operation that may be waiting, one for the message whose answers are
+// being given out and one for the open message: so there always is one.
+void RequestQueue::Open() {
+  if (has_buffer_) return;
+  assert(!free_buffers_.empty());
+  open_ = {};
+  open_.buffer = free_buffers_.back();
+  free_buffers_.pop_back();
+  writer_ = wire::RequestWriter(endpoint_.send_buffer(open_.buffer).first(max_message_));
+  has_buffer_ = true;
+}
+
+void RequestQueue::Close() {
+  closed_.Push({open_, writer_});
+  has_buffer_ = false;
+  open_ = {};
+}
+
+void RequestQueue::Count(uint32_t slot) {
+  if (open_.operations == 0) {
+    open_.first_sequence = next_sequence_;
+    open_.first_slot = slot;
+  } else {
+    next_slot_[open_.last_slot] = slot;
+  }
+  open_.last_slot = slot;
+  ++open_.operations;
+  ++next_sequence_;
+}
+
+template <typename Append>
+void RequestQueue::AppendOrReopen(Append&& append) {
+  Open();
+  if (append(writer_)) return;
+  Close();
+  Open();
+  [[maybe_unused]] const bool fits = append(writer_);
+  assert(fits);
+}
+
+void RequestQueue::Add(uint32_t slot, wire::OpCode code, std::string_view key,
+                       std::string_view value) {
+  wire::OperationHeader header{};
+  header.sequence = next_sequence_;
+  header.code = static_cast<uint8_t>(code);
+  AppendOrReopen([&](wire::RequestWriter& writer) { return writer.Add(header, key, value); });
+  Count(slot);
+}
+
+void RequestQueue::AddByReference(uint32_t slot, std::string_view key, uint32_t value_len,
+                                  const wire::ValueReference& reference) {
+  wire::OperationHeader header{};
+  header.sequence = next_sequence_;
+  header.code = static_cast<uint8_t>(wire::OpCode::kPut);
+  AppendOrReopen([&](wire::RequestWriter& writer) {
+    return writer.AddByReference(header, key, value_len, reference);
+  });
+  Count(slot);
+}
+
+absl::Status RequestQueue::Flush() {
+  while (CanSend() && endpoint_.send_room() > 0) {
+    if (closed_.empty()) Close();
+    Closed next = closed_.Pop();
+    // Everything before the oldest operation that is not answered has been answered.
+    const uint64_t oldest =
+        outstanding_.empty() ? next.message.first_sequence : outstanding_.front().first_sequence;
+    const uint32_t after = waiting_messages();
+    const uint32_t free = window() - static_cast<uint32_t>(outstanding_.size()) - 1;
+    const uint32_t wanted = after > free ? after - free : 0;
+    next.writer.Finish(oldest - 1, static_cast<uint16_t>(wanted));
+    absl::Status status = Send(next.message, static_cast<uint32_t>(next.writer.size()));
+    if (!status.ok()) return status;
+    outstanding_.push_back(next.message);
+  }
+  return absl::OkStatus();
+}
+
+// A send buffer is used again once its request has been answered: then it has been received, and
+// what the device might still repeat of it is dropped by the receiver's device.
+absl::Status RequestQueue::Send(const Message& message, uint32_t size) {
+  ibv_sge sge =
+      verbs::MakeSge(endpoint_.send_buffer(message.buffer).data(), size, endpoint_.lkey());
+  const bool signalled = endpoint_.MustSignal();
+  unsigned flags = signalled ? unsigned{IBV_SEND_SIGNALED} : 0u;
+  if (size <= endpoint_.inline_bytes()) flags |= IBV_SEND_INLINE;
+  ibv_send_wr request =
+      verbs::MakeSend(Endpoint::SendId(endpoint_.PostNumber(signalled)), &sge, flags);
+  ++sends_;
+  bytes_sent_ += size;
+  return verbs::FromReturn(verbs::PostSend(endpoint_.qp(), &request), "ibv_post_send",
+                           [size] { return absl::StrCat("a request of ", size, " bytes"); });
+}
+
+absl::StatusOr<RequestQueue::Message> RequestQueue::TakeOutstanding(
+    const wire::ResponseHeader& header, uint64_t first_sequence) {
+  const auto it = std::find_if(
+      outstanding_.begin(), outstanding_.end(),
+      [first_sequence](const Message& sent) { return sent.first_sequence == first_sequence; });
+  if (it == outstanding_.end()) {
+    return absl::InternalError(
+        absl::StrCat("the server answered operation ", first_sequence, ", which is not waiting"));
+  }
+  if (it->operations != header.results) {
+    return absl::InternalError(absl::StrCat("the server sent ", uint32_t{header.results},
+                                            " results for ", it->operations, " operations"));
+  }
+  const Message message = *it;
+  outstanding_.erase(it);
+  free_buffers_.push_back(message.buffer);
+  return message;
+}
+
+}  // namespace verbena::client

@@ -1,0 +1,348 @@
+// The parts that a lookup stands on: slot matching, bucket cache, segment map, slice shape, and the
+// small containers of the client.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "client/src/bucket_cache.h"
+#include "client/src/fixed_ring.h"
+#include "client/src/segment_map.h"
+#include "client/src/slice_shape.h"
+#include "client/src/slot_match.h"
+#include "verbena/callback.h"
+
+namespace verbena::client {
+namespace {
+
+using layout::Bucket;
+using layout::BucketHeader;
+using layout::DirectoryEntry;
+using layout::KeyHash;
+using layout::RegionHeader;
+using layout::Slot;
+
+KeyHash HashWith(uint64_t prefix, uint32_t bucket) {
+  return {(prefix << (64 - layout::kPrefixBits)) | bucket};
+}
+
+// --- Slot matching ---
+
+TEST(MatchSlotsTest, AgreesWithTheDefinition) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 20000; ++round) {
+    Bucket bucket;
+    bucket.header.bits = random();
+    // Few different fingerprints, so that some match; some slots are empty.
+    for (Slot& slot : bucket.slots) {
+      slot = random() % 3 == 0
+                 ? Slot{}
+                 : Slot::Make(static_cast<uint32_t>(random() % 4) * 1365, 3, random() % 4096 * 16);
+    }
+    for (const uint32_t fingerprint : {0u, 1365u, 2730u, 4095u, 7u}) {
+      uint32_t expected = 0;
+      for (uint32_t i = 0; i < layout::kSlotsPerBucket; ++i) {
+        if (bucket.slots[i].fingerprint() == fingerprint) expected |= 1u << i;
+      }
+      ASSERT_EQ(MatchSlots(bucket, fingerprint), expected);
+    }
+  }
+}
+
+TEST(MatchSlotsTest, LooksAtTheWholeFingerprintAndNothingElse) {
+  for (uint32_t i = 0; i < layout::kSlotsPerBucket; ++i) {
+    for (unsigned bit = 0; bit < layout::kFingerprintBits; ++bit) {
+      Bucket bucket;
+      bucket.slots[i] = Slot::Make(0xabc, 255, (uint64_t{1} << 48) - 16);
+      EXPECT_EQ(MatchSlots(bucket, 0xabc), 1u << i);
+      EXPECT_EQ(MatchSlots(bucket, 0xabc ^ (1u << bit)), 0u);
+    }
+  }
+}
+
+// --- Bucket cache ---
+
+Bucket BucketWith(uint64_t mark, uint32_t link = 0) {
+  Bucket bucket;
+  bucket.header = BucketHeader::Make(0, 0, link);
+  bucket.slots[0].bits = mark;
+  return bucket;
+}
+
+// A segment of depth 8 for each number below 256.
+BucketHeader CoverOf(uint64_t segment) { return BucketHeader::Make(8, segment << 34, 0); }
+KeyHash HashIn(uint64_t segment, uint32_t bucket) { return HashWith(segment << 34, bucket); }
+
+TEST(BucketCacheTest, TooLittleMemoryHoldsNothing) {
+  BucketCache cache(BucketCache::kFrameBytes - 1);
+  EXPECT_FALSE(cache.enabled());
+  EXPECT_EQ(cache.frames(), 0u);
+  cache.Store(0, 0, HashIn(0, 0), CoverOf(0), BucketWith(1));  // no effect, no crash
+}
+
+TEST(BucketCacheTest, MirrorsAsManySegmentsAsItHasFrames) {
+  BucketCache cache(64 * BucketCache::kFrameBytes);
+  ASSERT_EQ(cache.frames(), 64u);
+  for (uint64_t segment = 0; segment < 64; ++segment) {
+    for (uint32_t index = 0; index < BucketCache::kFrameBuckets; ++index) {
+      cache.Store(static_cast<uint32_t>(segment), index, HashIn(segment, index & 255),
+                  CoverOf(segment), BucketWith(segment * 1000 + index));
+    }
+  }
+  for (uint64_t segment = 0; segment < 64; ++segment) {
+    for (uint32_t index = 0; index < BucketCache::kFrameBuckets; ++index) {
+      const Bucket* copy =
+          cache.Find(static_cast<uint32_t>(segment), index, HashIn(segment, index & 255));
+      ASSERT_NE(copy, nullptr) << segment << " " << index;
+      EXPECT_EQ(copy->slots[0].bits, segment * 1000 + index);
+    }
+  }
+}
+
+TEST(BucketCacheTest, AFreshCopyReplacesTheOldOne) {
+  BucketCache cache(8 * BucketCache::kFrameBytes);
+  cache.Store(3, 7, HashIn(5, 7), CoverOf(5), BucketWith(1, 4));
+  cache.Store(3, 7, HashIn(5, 7), CoverOf(5), BucketWith(2, 0));
+  const Bucket* copy = cache.Find(3, 7, HashIn(5, 7));
+  ASSERT_NE(copy, nullptr);
+  EXPECT_EQ(copy->slots[0].bits, 2u);
+  EXPECT_EQ(BucketCache::Link(*copy), 0u);
+  // And it is the only one: another segment of the group takes a free place, not the old copy's.
+  for (uint64_t other = 20; other < 23; ++other) {
+    cache.Store(3, 7, HashIn(other, 7), CoverOf(other), BucketWith(other));
+  }
+  EXPECT_NE(cache.Find(3, 7, HashIn(5, 7)), nullptr);
+}
+
+TEST(BucketCacheTest, KeepsTheLink) {
+  BucketCache cache(BucketCache::kFrameBytes);
+  for (uint32_t link = 0; link <= layout::kOverflowBuckets; ++link) {
+    cache.Store(0, 1, HashIn(9, 1), CoverOf(9), BucketWith(1, link));
+    EXPECT_EQ(BucketCache::Link(*cache.Find(0, 1, HashIn(9, 1))), link);
+  }
+}
+
+TEST(BucketCacheTest, ServesOnlyHashesOfItsSegment) {
+  BucketCache cache(4 * BucketCache::kFrameBytes);
+  cache.Store(0, 1, HashIn(9, 1), CoverOf(9), BucketWith(1));
+  EXPECT_NE(cache.Find(0, 1, HashIn(9, 1)), nullptr);
+  EXPECT_EQ(cache.Find(0, 1, HashIn(8, 1)), nullptr);
+  EXPECT_EQ(cache.Find(0, 2, HashIn(9, 2)), nullptr);
+  EXPECT_NE(cache.Find(2, 1, HashIn(9, 1)), nullptr) << "any frame of the group may hold it";
+}
+
+TEST(BucketCacheTest, ClockKeepsWhatIsUsed) {
+  BucketCache cache(4 * BucketCache::kFrameBytes);  // one group: four places for each index
+  for (uint64_t segment = 0; segment < 4; ++segment) {
+    cache.Store(static_cast<uint32_t>(segment), 0, HashIn(segment, 0), CoverOf(segment),
+                BucketWith(segment));
+  }
+  // A newcomer clears all marks and takes home's place. From then on segment 2 is used before each
+  // newcomer, so that the newcomers take other places although its place is their home.
+  cache.Store(0, 0, HashIn(10, 0), CoverOf(10), BucketWith(10));
+  for (uint64_t newcomer = 11; newcomer < 40; ++newcomer) {
+    ASSERT_NE(cache.Find(2, 0, HashIn(2, 0)), nullptr) << newcomer;
+    cache.Store(2, 0, HashIn(newcomer, 0), CoverOf(newcomer), BucketWith(newcomer));
+    ASSERT_NE(cache.Find(2, 0, HashIn(newcomer, 0)), nullptr);
+  }
+}
+
+TEST(BucketCacheTest, OverloadedNeverHoldsMoreThanItsPlaces) {
+  BucketCache cache(5 * BucketCache::kFrameBytes);  // one frame is left over
+  EXPECT_EQ(cache.frames(), 4u);
+  for (uint64_t segment = 0; segment < 256; ++segment) {
+    cache.Store(static_cast<uint32_t>(segment % 4), 3, HashIn(segment, 3), CoverOf(segment),
+                BucketWith(segment));
+  }
+  int held = 0;
+  for (uint64_t segment = 0; segment < 256; ++segment) {
+    const Bucket* copy = cache.Find(static_cast<uint32_t>(segment % 4), 3, HashIn(segment, 3));
+    if (copy == nullptr) continue;
+    ++held;
+    EXPECT_EQ(copy->slots[0].bits, segment);
+  }
+  EXPECT_EQ(held, 4);
+}
+
+// --- Segment map ---
+
+SliceShape Shape(unsigned depth) {
+  SliceShape shape;
+  shape.size = uint64_t{1} << 30;
+  shape.directory_offset = 4096;
+  shape.directory_depth = depth;
+  shape.heap_begin = uint64_t{1} << 20;
+  shape.heap_end = shape.size;
+  return shape;
+}
+
+uint64_t SegmentAt(uint64_t number) { return (uint64_t{1} << 20) + number * layout::kSegmentSize; }
+
+TEST(SegmentMapTest, KnowsNothingAtFirst) {
+  SegmentMap map(Shape(9), 16);
+  EXPECT_EQ(map.Find(HashWith(0, 0)), nullptr);
+  EXPECT_EQ(map.Find({~uint64_t{0}}), nullptr);
+}
+
+TEST(SegmentMapTest, AgreesWithTheDirectoryThroughSplits) {
+  constexpr unsigned kDepth = 12;
+  std::mt19937_64 random(7);
+  // The directory as a server keeps it: random splits from one segment on.
+  std::vector<uint64_t> directory(1u << kDepth, DirectoryEntry::Make(SegmentAt(0), 0).bits);
+  SegmentMap map(Shape(kDepth), 1000);
+  uint64_t segments = 1;
+  for (int round = 0; round < 300; ++round) {
+    map.Learn(0, directory);
+    std::set<uint32_t> frames;
+    uint64_t last = 0;
+    for (uint64_t index = 0; index < directory.size(); ++index) {
+      const DirectoryEntry entry{directory[index]};
+      const SegmentRef* ref = map.Find({index << (64 - kDepth)});
+      ASSERT_NE(ref, nullptr);
+      ASSERT_EQ(ref->offset, entry.segment_offset());
+      ASSERT_EQ(ref->depth, entry.depth());
+      if (ref->offset != last) {
+        ASSERT_TRUE(frames.insert(ref->frame).second) << "two segments with one frame";
+      }
+      last = ref->offset;
+    }
+    const uint64_t index = random() % directory.size();
+    const DirectoryEntry entry{directory[index]};
+    if (entry.depth() == kDepth) continue;
+    const uint64_t count = uint64_t{1} << (kDepth - entry.depth());
+    const uint64_t begin = index / count * count;
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t offset = i < count / 2 ? entry.segment_offset() : SegmentAt(segments);
+      directory[begin + i] = DirectoryEntry::Make(offset, entry.depth() + 1).bits;
+    }
+    ++segments;
+  }
+  EXPECT_GT(segments, 100u);
+}
+
+TEST(SegmentMapTest, ASplitSegmentKeepsItsFrame) {
+  SegmentMap map(Shape(9), 16);
+  std::vector<uint64_t> words(512, DirectoryEntry::Make(SegmentAt(1), 0).bits);
+  map.Learn(0, words);
+  const uint32_t frame = map.Find(HashWith(0, 0))->frame;
+  for (size_t i = 0; i < 512; ++i) {
+    words[i] = DirectoryEntry::Make(SegmentAt(i < 256 ? 1 : 2), 1).bits;
+  }
+  map.Learn(0, words);
+  EXPECT_EQ(map.Find(HashWith(0, 0))->frame, frame);
+  EXPECT_NE(map.Find({~uint64_t{0}})->frame, frame);
+}
+
+TEST(SegmentMapTest, SkipsEntriesThatMakeNoSense) {
+  SegmentMap map(Shape(9), 16);
+  const SliceShape shape = Shape(9);
+  const uint64_t bad[] = {
+      0,                                                                         // empty
+      DirectoryEntry::Make(4096, 3).bits,                                        // before the heap
+      DirectoryEntry::Make(shape.heap_end - layout::kSegmentSize + 16, 3).bits,  // over its end
+      DirectoryEntry::Make((uint64_t{1} << 48) - 16, 3).bits,                    // far beyond
+      DirectoryEntry::Make(SegmentAt(1), 10).bits,                               // deeper than D
+      DirectoryEntry::Make(SegmentAt(1), 63).bits,
+  };
+  for (const uint64_t word : bad) {
+    map.Learn(5, {&word, 1});
+    EXPECT_EQ(map.Find({uint64_t{5} << 55}), nullptr);
+    EXPECT_EQ(map.Resolve({uint64_t{5} << 55}, DirectoryEntry{word}).offset, 0u);
+  }
+}
+
+TEST(SegmentMapTest, SegmentsTooDeepToKeepAreStillResolved) {
+  SegmentMap map(Shape(30), 16);
+  const KeyHash hash{0x123456789abcdef0};
+  const auto entry = DirectoryEntry::Make(SegmentAt(3), 30);
+  EXPECT_EQ(map.Resolve(hash, entry).offset, SegmentAt(3));
+  EXPECT_LT(map.Resolve(hash, entry).frame, 16u);
+  EXPECT_EQ(map.Find(hash), nullptr);
+}
+
+// --- Slice shape ---
+
+RegionHeader GoodHeader() {
+  RegionHeader header{};
+  header.magic = layout::kRegionMagic;
+  header.layout_version = layout::kLayoutVersion;
+  header.epoch = 77;
+  header.hash_seed = 5;
+  header.slice_size = 64 << 20;
+  header.directory_offset = 4096;
+  header.directory_depth = 12;
+  header.heap_begin = 1 << 20;
+  header.heap_end = 64 << 20;
+  return header;
+}
+
+TEST(SliceShapeTest, TakesAGoodHeader) {
+  const auto shape = SliceShape::FromHeader(GoodHeader(), 64 << 20, 77, 1000);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->hash_seed, 5u);
+  EXPECT_EQ(shape->directory_size(), 8u << 12);
+  EXPECT_TRUE(shape->InHeap(1 << 20, 63 << 20));
+  EXPECT_FALSE(shape->InHeap(1 << 20, (63 << 20) + 1));
+  EXPECT_FALSE(shape->InHeap((1 << 20) - 16, 16));
+  EXPECT_FALSE(shape->InHeap(~uint64_t{0}, 16));
+  EXPECT_FALSE(shape->InHeap(64 << 20, 1));
+}
+
+TEST(SliceShapeTest, RefusesContradictions) {
+  const auto refused = [](auto change) {
+    RegionHeader header = GoodHeader();
+    change(header);
+    return !SliceShape::FromHeader(header, 64 << 20, 77, 1000).ok();
+  };
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.magic ^= 1; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.layout_version = 2; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.epoch = 78; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.slice_size += 1; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.directory_depth = 18; }));  // runs into the heap
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.directory_depth = 3; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.directory_depth = ~uint64_t{0}; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.directory_offset = 0; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.directory_offset = 4100; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.directory_offset = ~uint64_t{0} - 4095; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.heap_begin = h.heap_end; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.heap_begin += 16; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.heap_end += layout::kPageSize; }));
+  EXPECT_TRUE(refused([](RegionHeader& h) { h.heap_end = ~uint64_t{0}; }));
+}
+
+// --- Containers ---
+
+TEST(FixedRingTest, FirstInFirstOutAroundTheEnd) {
+  FixedRing<int> ring(5);
+  int in = 0;
+  int out = 0;
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < round % 6; ++i) ring.Push(in++);
+    while (!ring.empty()) EXPECT_EQ(ring.Pop(), out++);
+  }
+  EXPECT_EQ(in, out);
+}
+
+TEST(CallbackTest, MovesAndDestroysWhatItHolds) {
+  auto counter = std::make_shared<int>(0);
+  {
+    Callback<void(int)> callback = [counter](int by) { *counter += by; };
+    callback(2);
+    Callback<void(int)> moved = std::move(callback);
+    EXPECT_FALSE(static_cast<bool>(callback));
+    moved(3);
+    EXPECT_EQ(counter.use_count(), 2);
+    moved = [](int) {};
+    EXPECT_EQ(counter.use_count(), 1);
+  }
+  EXPECT_EQ(*counter, 5);
+}
+
+}  // namespace
+}  // namespace verbena::client
