@@ -64,8 +64,12 @@ void BucketCache::Store(uint32_t frame, uint32_t index, KeyHash hash, BucketHead
                         const Bucket& bucket) {
   if (!enabled()) return;
   Bucket* place = ChoosePlace(frame, index, hash);
+  // A newcomer has to be used once more before it is worth keeping; what it replaces as an older
+  // copy of itself has shown that already.
+  const uint32_t referenced =
+      Serves(*place, hash) ? static_cast<uint32_t>(place->header.bits) & kReferenced : 0;
   place->slots = bucket.slots;
-  place->header = cover.WithLink((bucket.header.link() & kLinkMask) | kFilled | kReferenced);
+  place->header = cover.WithLink((bucket.header.link() & kLinkMask) | kFilled | referenced);
 }
 
 }  // namespace verbena::client

@@ -143,12 +143,16 @@ TEST(BucketCacheTest, ClockKeepsWhatIsUsed) {
     cache.Store(static_cast<uint32_t>(segment), 0, HashIn(segment, 0), CoverOf(segment),
                 BucketWith(segment));
   }
-  // A newcomer clears all marks and takes home's place. From then on segment 2 is used before each
-  // newcomer, so that the newcomers take other places although its place is their home.
-  cache.Store(0, 0, HashIn(10, 0), CoverOf(10), BucketWith(10));
-  for (uint64_t newcomer = 11; newcomer < 40; ++newcomer) {
+  // Segment 2 is used before each newcomer, and survives although its place is their home.
+  for (uint64_t newcomer = 10; newcomer < 40; ++newcomer) {
     ASSERT_NE(cache.Find(2, 0, HashIn(2, 0)), nullptr) << newcomer;
     cache.Store(2, 0, HashIn(newcomer, 0), CoverOf(newcomer), BucketWith(newcomer));
+  }
+  EXPECT_NE(cache.Find(2, 0, HashIn(39, 0)), nullptr);
+  // Where all have been used, one goes all the same.
+  for (uint64_t newcomer = 50; newcomer < 60; ++newcomer) {
+    for (uint64_t segment = 0; segment < 60; ++segment) cache.Find(2, 0, HashIn(segment, 0));
+    cache.Store(1, 0, HashIn(newcomer, 0), CoverOf(newcomer), BucketWith(newcomer));
     ASSERT_NE(cache.Find(2, 0, HashIn(newcomer, 0)), nullptr);
   }
 }
