@@ -131,11 +131,13 @@ absl::StatusOr<Adapter*> Acceptor::AdapterFor(const verbs::CmId& id, const Queue
     if (std::string_view(api_->fabric()) != "soft") {
       return absl::NotFoundError(absl::StrCat(id.local_address().host(), " has no RDMA device"));
     }
-    // The software device is one for all addresses.
-    VERBENA_ASSIGN_OR_RETURN(verbs::Device device, verbs::Device::Open(*api_));
-    view = device.view();
+    // The software device is one for all addresses; an id on any of them has its context.
+    VERBENA_ASSIGN_OR_RETURN(const NetAddress loopback, NetAddress::Parse("127.0.0.1:0"));
+    VERBENA_ASSIGN_OR_RETURN(verbs::CmId anchor, verbs::CmId::Create(channel_));
+    VERBENA_RETURN_IF_ERROR(anchor.Bind(loopback));
+    view = anchor.device();
     port = 0;
-    devices_.push_back(std::move(device));
+    anchors_.push_back(std::move(anchor));
   }
   VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<Adapter> adapter,
                            Adapter::Create(view, port, options, slice));

@@ -19,7 +19,6 @@
 #include "common/base/net_address.h"
 #include "common/base/unique_fd.h"
 #include "common/verbs/cm.h"
-#include "common/verbs/device.h"
 #include "common/wire/handshake.h"
 #include "server/net/adapter.h"
 #include "server/net/connection.h"
@@ -117,7 +116,7 @@ class Acceptor {
   // Declared in the order of their dependencies: destroyed from the last to the first.
   verbs::CmChannel channel_;
   std::vector<verbs::CmId> listeners_;
-  std::vector<verbs::Device> devices_;
+  std::vector<verbs::CmId> anchors_;  // bound, for their device only
   std::vector<std::unique_ptr<Adapter>> adapters_;
   absl::flat_hash_map<Connection*, std::unique_ptr<Connection>> connections_;
 

@@ -274,6 +274,10 @@ void Worker::TickConnection(Connection& connection) {
     Close(connection, CloseReason::kStalled, "it takes no answers");
     return;
   }
+  if (!connection.greeted && tick_ - connection.heard >= options_.silence_ticks) {
+    Close(connection, CloseReason::kStalled, "it never said hello");
+    return;
+  }
   const bool silent = tick_ - connection.heard >= options_.silence_ticks &&
                       tick_ - connection.probed >= options_.silence_ticks;
   if (!silent || !connection.greeted || connection.request.active ||

@@ -1,0 +1,160 @@
+#include "server/admin/info.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "common/base/clock.h"
+#include "common/layout/item.h"
+#include "common/layout/region_header.h"
+#include "common/wire/handshake.h"
+#include "common/wire/messages.h"
+
+namespace verbena::admin {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kOpNames[net::kOpCodes] = {"",    "hello",  "ping", "get",
+                                                 "put", "delete", "info"};
+
+Json MemoryJson(const storage::StoreStats& stats) {
+  return {{"total_bytes", stats.slice_bytes},
+          {"used_bytes", stats.used_bytes},
+          {"index_bytes", stats.index_bytes},
+          {"live_bytes", stats.live_bytes},
+          {"free_bytes",
+           stats.slice_bytes > stats.used_bytes ? stats.slice_bytes - stats.used_bytes : 0}};
+}
+
+Json AdapterJson(const net::Adapter& adapter) {
+  const net::AdapterInfo& info = adapter.info();
+  const net::QueuePlan& plan = adapter.plan();
+  return {{"fabric", info.fabric},
+          {"device", info.device},
+          {"port", info.port},
+          {"link_layer", info.link_layer},
+          {"gid", info.gid},
+          {"mtu", info.mtu},
+          {"queues",
+           {{"srq_depth", plan.srq_depth},
+            {"receive_cq_depth", plan.receive_cq_depth},
+            {"send_cq_depth", plan.send_cq_depth},
+            {"qp_depth", plan.send_depth},
+            {"connections_per_worker", plan.connections_per_worker}}},
+          {"srq_limit_events", adapter.counters().srq_limit_events.Get()},
+          {"async_events", adapter.counters().async_events.Get()}};
+}
+
+// A counter of net::WorkerCounters, summed over the workers.
+using Member = net::Counter net::WorkerCounters::*;
+constexpr std::pair<const char*, Member> kSums[] = {
+    {"requests", &net::WorkerCounters::requests},
+    {"bytes_received", &net::WorkerCounters::bytes_received},
+    {"bytes_sent", &net::WorkerCounters::bytes_sent},
+    {"bytes_read", &net::WorkerCounters::bytes_read},
+    {"malformed", &net::WorkerCounters::malformed},
+    {"receives_posted", &net::WorkerCounters::receives_posted},
+    {"sends_posted", &net::WorkerCounters::sends_posted},
+    {"reads_posted", &net::WorkerCounters::reads_posted},
+    {"doorbells", &net::WorkerCounters::doorbells},
+    {"completions", &net::WorkerCounters::completions},
+    {"probes", &net::WorkerCounters::probes},
+    {"waits_for_room", &net::WorkerCounters::waits_for_room},
+    {"sleeps", &net::WorkerCounters::sleeps},
+    {"connections_opened", &net::WorkerCounters::connections_opened},
+};
+
+Json CountersJson(const net::Network& network) {
+  Json counters = Json::object();
+  for (const auto& [name, member] : kSums) {
+    uint64_t sum = 0;
+    for (const auto& worker : network.workers()) sum += (worker->counters().*member).Get();
+    counters[name] = sum;
+  }
+  Json closed = Json::object();
+  for (size_t reason = 0; reason < net::kCloseReasons; ++reason) {
+    uint64_t sum = 0;
+    for (const auto& worker : network.workers()) sum += worker->counters().closed[reason].Get();
+    closed[net::CloseReasonName(static_cast<net::CloseReason>(reason))] = sum;
+  }
+  counters["connections_closed"] = std::move(closed);
+  Json refused = Json::object();
+  uint64_t accepted = 0;
+  for (const auto& acceptor : network.acceptors()) accepted += acceptor->counters().accepted.Get();
+  for (size_t reason = 1; reason < net::Acceptor::kRejectReasons; ++reason) {
+    uint64_t sum = 0;
+    for (const auto& acceptor : network.acceptors()) {
+      sum += acceptor->counters().rejected[reason].Get();
+    }
+    if (sum > 0) refused[wire::RejectReasonName(static_cast<wire::RejectReason>(reason))] = sum;
+  }
+  counters["connections_accepted"] = accepted;
+  counters["connections_refused"] = std::move(refused);
+  return counters;
+}
+
+Json OperationsJson(const net::Network& network) {
+  Json operations = Json::object();
+  for (size_t op = 1; op < net::kOpCodes; ++op) {
+    Json results = Json::object();
+    for (size_t code = 0; code < net::kResultCodes; ++code) {
+      uint64_t sum = 0;
+      for (const auto& worker : network.workers()) {
+        sum += worker->counters().operations[op][code].Get();
+      }
+      if (sum > 0 || code == 0) {
+        results[wire::ResultCodeName(static_cast<wire::ResultCode>(code))] = sum;
+      }
+    }
+    operations[kOpNames[op]] = std::move(results);
+  }
+  return operations;
+}
+
+}  // namespace
+
+std::string InfoJson(const InfoSources& sources) {
+  const net::Network& network = sources.network;
+  const storage::StoreStats stats = sources.store.Stats();
+  Json info = Json::object();
+  info["version"] = sources.version;
+  info["protocol_version"] = wire::kProtocolVersion;
+  info["layout_version"] = layout::kLayoutVersion;
+  info["address"] = network.address().ToString();
+  Json adapters = Json::array();
+  for (const net::Adapter* adapter : network.adapters()) adapters.push_back(AdapterJson(*adapter));
+  // The first one's names at the top, since there is one nearly always.
+  if (!adapters.empty()) {
+    for (const char* name : {"fabric", "device", "port", "link_layer", "gid", "mtu"}) {
+      info[name] = adapters[0][name];
+    }
+  }
+  // As text: JSON readers with floating point numbers would round it.
+  info["epoch"] = absl::StrFormat("%016x", sources.store.region().epoch());
+  info["uptime_seconds"] = static_cast<double>(MonotonicNanos() - sources.started) / 1e9;
+  info["items"] = stats.items;
+  info["memory"] = MemoryJson(stats);
+  info["index"] = {{"segments", stats.segments},
+                   {"splits", stats.splits},
+                   {"overflow_buckets", stats.overflow_buckets},
+                   {"mean_fill", stats.mean_fill}};
+  info["failed_allocations"] = stats.failed_allocations;
+  info["connections"] = network.connections();
+  info["workers"] = network.workers().size();
+  const net::QueuePlan plan =
+      network.adapters().empty() ? net::QueuePlan{} : network.adapters().front()->plan();
+  info["limits"] = {{"max_connections", network.max_connections()},
+                    {"max_key_size", layout::kMaxKeySize},
+                    {"max_value_size", sources.max_value_size},
+                    {"max_message", net::kMaxMessage},
+                    {"eager_limit", net::kEagerLimit},
+                    {"window", plan.window}};
+  info["queues"] = adapters.empty() ? Json::object() : adapters[0]["queues"];
+  info["adapters"] = std::move(adapters);
+  info["counters"] = CountersJson(network);
+  info["operations"] = OperationsJson(network);
+  return info.dump();
+}
+
+}  // namespace verbena::admin

@@ -1,0 +1,75 @@
+#include "server/admin/signals.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "common/base/clock.h"
+
+namespace verbena::admin {
+namespace {
+
+// Two signals this close are one wish, sent twice.
+constexpr int64_t kSameSignal = 200'000'000;
+
+sigset_t StopSet() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+}  // namespace
+
+void BlockStopSignals() {
+  const sigset_t set = StopSet();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+StopSignals& StopSignals::Start() {
+  static StopSignals* const signals = [] {
+    auto* const made = new StopSignals;
+    std::thread([made] { made->Run(); }).detach();
+    return made;
+  }();
+  return *signals;
+}
+
+void StopSignals::SetServing() {
+  const std::lock_guard lock(mutex_);
+  serving_ = true;
+}
+
+int StopSignals::Wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return signal_ != 0; });
+  return signal_;
+}
+
+void StopSignals::Run() {
+  const sigset_t set = StopSet();
+  while (true) {
+    int signal = 0;
+    if (sigwait(&set, &signal) != 0) continue;
+    const std::lock_guard lock(mutex_);
+    if (!serving_) {
+      spdlog::info("{} while starting: nothing to finish", strsignal(signal));
+      _exit(0);
+    }
+    if (signal_ != 0) {
+      // Shells and supervisors often signal both the process and its group.
+      if (MonotonicNanos() - first_ < kSameSignal) continue;
+      spdlog::warn("a second signal ({}): ending at once", strsignal(signal));
+      _exit(1);
+    }
+    signal_ = signal;
+    first_ = MonotonicNanos();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace verbena::admin

@@ -1,0 +1,190 @@
+#include "server/flags.h"
+
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/macros.h"
+#include "common/base/sizes.h"
+#include "common/base/text.h"
+#include "common/layout/item.h"
+
+namespace google {
+// What gflags calls after it has complained about the command line.
+extern void (*gflags_exitfunc)(int);
+}  // namespace google
+
+namespace {
+
+uint32_t DefaultWorkers() { return std::clamp(std::thread::hardware_concurrency() / 4, 1U, 8U); }
+
+}  // namespace
+
+DEFINE_string(listen, "127.0.0.1:7400",
+              "address to listen on, ADDR:PORT; port 0 takes a free one and prints it");
+DEFINE_string(fabric, "auto",
+              "auto (RDMA devices where the address has one, and the software device for clients "
+              "on this host), verbs (RDMA devices only) or soft (the software device only)");
+DEFINE_string(memory, "1GiB", "size of the region: index and data; taken at the start");
+DEFINE_uint32(workers, DefaultWorkers(), "threads that answer requests, 1 to 256");
+DEFINE_uint32(
+    max_connections, 0,
+    "connections admitted; 0: 8192, or what the devices and queues allow if that is less");
+DEFINE_string(max_value_size, "64MiB", "largest value, 1B to 1GiB");
+DEFINE_uint32(srq_depth, 0,
+              "receive buffers of each worker, at least --window; 0: 4096, or more if "
+              "--max_connections needs it, or what the device allows");
+DEFINE_uint32(window, 32,
+              "requests that one client may have unanswered when it is busy, 1 to 1024");
+DEFINE_int64(
+    poll_us, 50,
+    "microseconds that an idle worker polls before it sleeps, 0 to 1000000; more is faster "
+    "for sparse traffic and costs processor time");
+DEFINE_bool(huge_pages, true, "use huge pages for the region where the machine gives them");
+DEFINE_double(
+    drain_seconds, 5,
+    "how long SIGTERM waits for requests under way before clients are cut off, 0 to 3600");
+DEFINE_string(log_level, "info", "trace, debug, info, warn, error or off");
+DEFINE_string(port_file, "", "file to write the bound ADDR:PORT to when the server is ready");
+DECLARE_bool(help);
+DECLARE_bool(helpfull);
+DECLARE_bool(helpshort);
+DECLARE_bool(version);
+
+namespace verbena::server {
+namespace {
+
+constexpr const char* kIntroduction =
+    R"(verbena-server: an in-memory key-value store for RDMA networks
+
+  verbena-server --listen=10.0.0.1:7400 --memory=16GiB
+
+Clients read values with one-sided RDMA READs, which cost this process nothing, and send changes,
+which its workers apply. Without an RDMA device, clients on the same host are served by a software
+device (--fabric=soft, or --fabric=auto, which says what it took when it starts).
+
+SIGTERM and SIGINT finish the requests under way and exit with 0; a second one exits at once.
+Exit codes: 0 stopped in order, 1 could not start or go on, 2 wrong flags.
+Sizes take B, KiB, MiB, GiB, TiB. --flagfile=FILE reads flags from a file, one a line.
+
+Flags:
+)";
+
+constexpr const char* kShown[] = {"listen",   "fabric",     "memory",          "workers",
+                                  "window",   "srq_depth",  "max_connections", "max_value_size",
+                                  "poll_us",  "huge_pages", "drain_seconds",   "log_level",
+                                  "port_file"};
+
+void PrintHelp() {
+  std::fputs(kIntroduction, stdout);
+  for (const char* name : kShown) {
+    const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(name);
+    std::printf("  --%s=%s\n      %s\n", name, info.default_value.c_str(),
+                info.description.c_str());
+  }
+}
+
+template <typename Value>
+absl::Status OutOfRange(const char* flag, const Value& value, std::string_view range) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, "=", value, " is out of range: ", ToAbsl(range)));
+}
+
+absl::StatusOr<uint64_t> SizeFlag(const char* flag, const std::string& text, uint64_t least,
+                                  uint64_t most) {
+  const absl::StatusOr<uint64_t> size = ParseSize(text);
+  if (!size.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", size.status().message()));
+  }
+  if (*size < least || *size > most) {
+    return OutOfRange(flag, text, FormatSize(least) + " to " + FormatSize(most));
+  }
+  return *size;
+}
+
+absl::StatusOr<FabricChoice> FabricFlag() {
+  if (FLAGS_fabric == "auto") return FabricChoice::kAuto;
+  if (FLAGS_fabric == "verbs") return FabricChoice::kVerbs;
+  if (FLAGS_fabric == "soft") return FabricChoice::kSoft;
+  return OutOfRange("fabric", FLAGS_fabric, "auto, verbs or soft");
+}
+
+absl::Status CheckNumbers() {
+  if (FLAGS_workers < 1 || FLAGS_workers > net::kMaxWorkers) {
+    return OutOfRange("workers", FLAGS_workers, absl::StrCat("1 to ", net::kMaxWorkers));
+  }
+  if (FLAGS_window < 1 || FLAGS_window > net::kMaxWindow) {
+    return OutOfRange("window", FLAGS_window, absl::StrCat("1 to ", net::kMaxWindow));
+  }
+  if (FLAGS_srq_depth != 0 &&
+      (FLAGS_srq_depth < FLAGS_window || FLAGS_srq_depth > net::kMaxSrqDepth)) {
+    return OutOfRange(
+        "srq_depth", FLAGS_srq_depth,
+        absl::StrCat("--window (", FLAGS_window, ") to ", net::kMaxSrqDepth, ", or 0"));
+  }
+  constexpr uint32_t kMostConnections = net::kMaxConnectionsPerWorker;
+  if (FLAGS_max_connections > kMostConnections) {
+    return OutOfRange("max_connections", FLAGS_max_connections,
+                      absl::StrCat("0 to ", kMostConnections));
+  }
+  if (FLAGS_poll_us < 0 || FLAGS_poll_us > kMaxPollUs) {
+    return OutOfRange("poll_us", FLAGS_poll_us, absl::StrCat("0 to ", kMaxPollUs));
+  }
+  if (!(FLAGS_drain_seconds >= 0 && FLAGS_drain_seconds <= 3600)) {
+    return OutOfRange("drain_seconds", FLAGS_drain_seconds, "0 to 3600");
+  }
+  constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
+  if (std::find(std::begin(kLevels), std::end(kLevels), FLAGS_log_level) == std::end(kLevels)) {
+    return OutOfRange("log_level", FLAGS_log_level, "trace, debug, info, warn, error or off");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<CommandLine> ParseCommandLine(int* argc, char*** argv) {
+  gflags::SetVersionString(Version());
+  google::gflags_exitfunc = [](int /*code*/) { std::exit(2); };
+  gflags::ParseCommandLineNonHelpFlags(argc, argv, /*remove_flags=*/true);
+  if (FLAGS_help || FLAGS_helpfull || FLAGS_helpshort) {
+    PrintHelp();
+    std::exit(0);
+  }
+  if (FLAGS_version) {
+    std::printf("verbena-server %s\n", Version());
+    std::exit(0);
+  }
+  if (*argc > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "unexpected argument '", (*argv)[1], "': flags are written --name=value (see --help)"));
+  }
+  CommandLine line;
+  VERBENA_RETURN_IF_ERROR(CheckNumbers());
+  VERBENA_ASSIGN_OR_RETURN(line.config.fabric, FabricFlag());
+  VERBENA_ASSIGN_OR_RETURN(line.config.memory,
+                           SizeFlag("memory", FLAGS_memory, kMinMemory, kMaxMemory));
+  VERBENA_ASSIGN_OR_RETURN(
+      line.config.max_value_size,
+      SizeFlag("max_value_size", FLAGS_max_value_size, 1, layout::kMaxValueSize));
+  const absl::StatusOr<NetAddress> listen = NetAddress::Parse(FLAGS_listen);
+  if (!listen.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--listen: ", listen.status().message()));
+  }
+  line.config.listen = *listen;
+  line.config.huge_pages = FLAGS_huge_pages;
+  line.config.poll_us = FLAGS_poll_us;
+  line.config.queues = {.workers = FLAGS_workers,
+                        .max_connections = FLAGS_max_connections,
+                        .srq_depth = FLAGS_srq_depth,
+                        .window = FLAGS_window};
+  line.log_level = FLAGS_log_level;
+  line.port_file = FLAGS_port_file;
+  line.drain_seconds = FLAGS_drain_seconds;
+  return line;
+}
+
+}  // namespace verbena::server

@@ -1,0 +1,147 @@
+#include "server/server.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/macros.h"
+#include "common/base/sizes.h"
+#include "common/layout/item.h"
+#include "common/layout/region_header.h"
+#include "common/softverbs/softverbs.h"
+#include "common/verbs/rdma_core.h"
+#include "server/admin/info.h"
+#include "server/admin/memory_check.h"
+
+namespace verbena::server {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+std::vector<net::Fabric> FabricsOf(const ServerConfig& config) {
+  if (!config.fabrics.empty()) return config.fabrics;
+  switch (config.fabric) {
+    case FabricChoice::kVerbs:
+      return {{.api = &verbs::RdmaCoreVerbs(), .required = true}};
+    case FabricChoice::kSoft:
+      return {{.api = &softverbs::SoftVerbs(), .required = true}};
+    case FabricChoice::kAuto:
+      break;
+  }
+  return {{.api = &verbs::RdmaCoreVerbs(), .required = false},
+          {.api = &softverbs::SoftVerbs(), .required = true}};
+}
+
+absl::StatusOr<storage::Region> MakeRegion(const ServerConfig& config) {
+  VERBENA_RETURN_IF_ERROR(admin::CheckMemory(config.memory));
+  storage::RegionOptions options;
+  options.name = "verbena-region";
+  options.size = config.memory;
+  options.want_huge_pages = config.huge_pages;
+  options.progress = [next = MonotonicNanos() + kSecond](uint64_t done, uint64_t total) mutable {
+    if (MonotonicNanos() < next) return;
+    next = MonotonicNanos() + kSecond;
+    spdlog::info("touching memory: {} of {}", FormatSize(done), FormatSize(total));
+  };
+  return storage::Region::Create(options);
+}
+
+// The owner of a port that is taken cannot be named; the address and the way out can.
+absl::Status Explain(const absl::Status& status, const NetAddress& listen) {
+  if (absl::IsAlreadyExists(status)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("--listen=", listen.ToString(),
+                     ": the port is in use; stop the other server, or choose another port (0 takes "
+                     "a free one). ",
+                     status.message()));
+  }
+  return status;
+}
+
+}  // namespace
+
+const char* Version() { return VERBENA_VERSION; }
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config) {
+  if (!config.listen.IsLocal()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen=", config.listen.ToString(), ": ", config.listen.host(),
+                     " is not an address of this machine (see `ip address`)"));
+  }
+  std::unique_ptr<Server> server(new Server(config));
+  server->started_ = MonotonicNanos();
+  VERBENA_ASSIGN_OR_RETURN(storage::Region region, MakeRegion(config));
+  const net::Slice slice = {.memory = region.bytes(),
+                            .epoch = region.epoch(),
+                            .max_value_size = config.max_value_size,
+                            .max_key_size = layout::kMaxKeySize,
+                            .layout_version = layout::kLayoutVersion};
+  const storage::StoreOptions store_options = {.workers = static_cast<int>(config.queues.workers),
+                                               .max_value_size = config.max_value_size};
+  VERBENA_ASSIGN_OR_RETURN(server->store_,
+                           storage::Store::Create(std::move(region), store_options));
+  server->handler_ =
+      std::make_unique<StoreHandler>(*server->store_, [raw = server.get()] { return raw->Info(); });
+  const net::NetworkOptions options = {.listen = config.listen,
+                                       .fabrics = FabricsOf(config),
+                                       .queues = config.queues,
+                                       .poll_ns = config.poll_us * 1000,
+                                       .silence_seconds = config.silence_seconds};
+  absl::StatusOr<std::unique_ptr<net::Network>> network = net::Network::Create(options, slice);
+  if (!network.ok()) return Explain(network.status(), config.listen);
+  server->network_ = *std::move(network);
+  if (const absl::Status status = server->network_->Start(*server->handler_); !status.ok()) {
+    return Explain(status, config.listen);
+  }
+  return server;
+}
+
+Server::~Server() {
+  // The network uses the handler and the store, pending changes included.
+  network_.reset();
+}
+
+bool Server::Stop(absl::Duration limit) { return network_->Stop(limit); }
+
+std::string Server::Info() const {
+  return admin::InfoJson({.version = Version(),
+                          .started = started_,
+                          .max_value_size = config_.max_value_size,
+                          .network = *network_,
+                          .store = *store_});
+}
+
+std::vector<std::string> Server::Banner() const {
+  std::vector<std::string> lines;
+  for (const std::string& reason : network_->left_out()) {
+    lines.push_back(absl::StrCat("no RDMA      ", reason));
+  }
+  for (const net::Adapter* adapter : network_->adapters()) {
+    const net::AdapterInfo& info = adapter->info();
+    const net::QueuePlan& plan = adapter->plan();
+    lines.push_back(absl::StrCat(
+        "fabric       ", info.fabric == "soft"
+                             ? "SOFT: the software verbs device, for clients on this host only"
+                             : "VERBS: RDMA device"));
+    lines.push_back(absl::StrCat("device       ", info.device, ", port ", info.port,
+                                 ", link layer ", info.link_layer, ", MTU ", info.mtu, ", GID ",
+                                 info.gid));
+    lines.push_back(absl::StrCat("queues       SRQ ", plan.srq_depth, ", CQ ",
+                                 plan.receive_cq_depth, " (receive) and ", plan.send_cq_depth,
+                                 " (send, for ", plan.connections_per_cq, " connections), QP ",
+                                 plan.send_depth, "; window ", plan.window));
+  }
+  const storage::Region& region = store_->region();
+  lines.push_back(absl::StrCat("region       ", FormatSize(region.size()),
+                               ", pages: ", PageKindName(region.page_kind()), ", epoch ",
+                               absl::Hex(region.epoch(), absl::kZeroPad16)));
+  lines.push_back(absl::StrCat("connections  ", network_->max_connections(), " admitted, ",
+                               config_.queues.workers,
+                               config_.queues.workers == 1 ? " worker" : " workers"));
+  lines.push_back(absl::StrCat("listening    ", address()));
+  return lines;
+}
+
+}  // namespace verbena::server

@@ -1,0 +1,35 @@
+// Joins the network side to a store: what a request asks for, in the store's terms.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "server/net/handler.h"
+#include "server/storage/store.h"
+
+namespace verbena::server {
+
+// Thread-safe as RequestHandler asks for. The store must outlive it.
+class StoreHandler : public net::RequestHandler {
+ public:
+  // `info` answers Info(); it may be called by any worker.
+  StoreHandler(storage::Store& store, std::function<std::string()> info)
+      : store_(store), info_(std::move(info)) {}
+
+  net::Lookup Get(int worker, std::string_view key, std::span<uint8_t> room) override;
+  net::Change Put(int worker, std::string_view key, std::string_view value) override;
+  net::Change Delete(int worker, std::string_view key) override;
+  net::Change Prepare(int worker, std::string_view key, uint32_t value_len,
+                      std::unique_ptr<net::PendingChange>* pending) override;
+  net::Change Publish(int worker, std::unique_ptr<net::PendingChange> pending) override;
+  std::string Info() override { return info_(); }
+
+ private:
+  storage::Store& store_;
+  std::function<std::string()> info_;
+};
+
+}  // namespace verbena::server
