@@ -75,7 +75,7 @@ class Connection::Impl {
 
   // Setup.
   absl::Status Greet(int64_t deadline);
-  absl::Status TakeWelcome(std::string_view bytes, wire::Welcome* welcome);
+  absl::Status TakeWelcome(const wire::Welcome& welcome);
   absl::Status OpenSlice(const wire::Welcome& welcome);
   // READs `length` bytes, at most a sink's block; the bytes stay until the next operation.
   absl::StatusOr<const uint8_t*> ReadRaw(uint64_t offset, uint32_t length);

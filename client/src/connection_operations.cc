@@ -339,10 +339,12 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
       return;
     case wire::ResultCode::kLocated: {
       ++stats_.rpc_gets;
-      wire::Location location{};
-      if (result.value.size() < sizeof(location)) break;
-      std::memcpy(&location, result.value.data(), sizeof(location));
-      Act(op, op.lookup.StartAt(*context_, layout::Slot{location.slot}, op.key,
+      const absl::StatusOr<wire::Location> location = wire::DecodeLocation(result.value);
+      if (!location.ok()) {
+        FinishGet(op, absl::InternalError(location.status().message()), {});
+        return;
+      }
+      Act(op, op.lookup.StartAt(*context_, layout::Slot{location->slot}, op.key,
                                 endpoint_->sink(op.slot)));
       return;
     }

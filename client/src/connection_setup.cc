@@ -90,44 +90,39 @@ absl::Status Connection::Impl::Greet(int64_t deadline) {
   call.value = &answer;
   VERBENA_RETURN_IF_ERROR(RunSync(OperationKind::kHello, {},
                                   {reinterpret_cast<const char*>(&hello), sizeof(hello)}, &call));
-  wire::Welcome welcome{};
-  VERBENA_RETURN_IF_ERROR(TakeWelcome(answer, &welcome));
+  VERBENA_ASSIGN_OR_RETURN(const wire::Welcome welcome, wire::DecodeWelcome(answer));
+  VERBENA_RETURN_IF_ERROR(TakeWelcome(welcome));
   VERBENA_RETURN_IF_ERROR(OpenSlice(welcome));
   timeout_ns_ = Nanos(options_.operation_timeout);
   scan_interval_ns_ = std::clamp<int64_t>(timeout_ns_ / 16, 100'000, kMaxScanInterval);
   return absl::OkStatus();
 }
 
-absl::Status Connection::Impl::TakeWelcome(std::string_view bytes, wire::Welcome* welcome) {
-  if (bytes.size() < sizeof(*welcome)) {
-    return absl::InternalError(absl::StrCat("the server's welcome has ", bytes.size(),
-                                            " bytes instead of ", sizeof(*welcome)));
-  }
-  std::memcpy(welcome, bytes.data(), sizeof(*welcome));
-  if (welcome->layout != layout::kLayoutVersion) {
+absl::Status Connection::Impl::TakeWelcome(const wire::Welcome& welcome) {
+  if (welcome.layout != layout::kLayoutVersion) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the server's slice has layout version ", welcome->layout,
+        absl::StrCat("the server's slice has layout version ", welcome.layout,
                      ", this client reads version ", layout::kLayoutVersion));
   }
-  limits_.max_key_size = std::min<uint32_t>(welcome->max_key_size, layout::kMaxKeySize);
-  limits_.max_value_size = std::min(welcome->max_value_size, layout::kMaxValueSize);
-  limits_.window = std::min<uint32_t>(welcome->window, Endpoint::kMaxRequests);
-  requests_.set_max_message(welcome->max_message);
+  limits_.max_key_size = std::min<uint32_t>(welcome.max_key_size, layout::kMaxKeySize);
+  limits_.max_value_size = std::min(welcome.max_value_size, layout::kMaxValueSize);
+  limits_.window = std::min<uint32_t>(welcome.window, Endpoint::kMaxRequests);
+  requests_.set_max_message(welcome.max_message);
   // What every message must have room for: an operation on the longest key.
   const uint32_t fixed = static_cast<uint32_t>(
       sizeof(wire::RequestHeader) +
       wire::OperationSize(limits_.max_key_size, sizeof(wire::ValueReference)));
   if (requests_.max_message() < fixed) {
     return absl::FailedPreconditionError(absl::StrCat("the server takes messages of ",
-                                                      welcome->max_message,
+                                                      welcome.max_message,
                                                       " bytes; a request may need ", fixed));
   }
   limits_.eager_limit =
-      std::min(welcome->eager_limit,
+      std::min(welcome.eager_limit,
                static_cast<uint32_t>(requests_.max_message() - sizeof(wire::RequestHeader) -
                                      wire::OperationSize(limits_.max_key_size, 0)));
-  region_address_ = welcome->region_address;
-  region_rkey_ = welcome->region_rkey;
+  region_address_ = welcome.region_address;
+  region_rkey_ = welcome.region_rkey;
   return absl::OkStatus();
 }
 
