@@ -29,7 +29,7 @@ struct VerifyResult {
 struct ServerFacts {
   std::optional<uint64_t> items;
   std::optional<uint64_t> used_bytes;  // of the region, index included
-  std::optional<int64_t> pid;
+  std::optional<uint64_t> pid;
 };
 
 struct RunResult {

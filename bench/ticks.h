@@ -63,4 +63,10 @@ class TickClock {
   ticks_internal::Scale scale_;
 };
 
+// A measured time without what measuring it cost; at least 0.
+inline uint32_t LessOverhead(uint64_t nanos, double overhead) {
+  const double net = static_cast<double>(nanos) - overhead;
+  return net <= 0 ? 0 : net >= 4e9 ? UINT32_MAX : static_cast<uint32_t>(net);
+}
+
 }  // namespace verbena::bench

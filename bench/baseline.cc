@@ -1,0 +1,245 @@
+#include "bench/baseline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bench/baseline_client.h"
+#include "bench/baseline_keys.h"
+#include "bench/baseline_storage.h"
+#include "bench/child_process.h"
+#include "bench/interrupt.h"
+#include "bench/random.h"
+#include "bench/raw_endpoint.h"
+#include "bench/ticks.h"
+#include "common/base/macros.h"
+#include "common/base/sizes.h"
+#include "common/layout/item.h"
+#include "common/layout/size_class.h"
+#include "common/wire/messages.h"
+
+namespace verbena::bench {
+namespace {
+
+constexpr std::chrono::seconds kTargetPatience{30};
+// Samples of each kind in a round, for values so small that they fit.
+constexpr uint64_t kLatencySamples = 10'000;
+constexpr uint64_t kRateSamples = 100'000;
+constexpr uint64_t kRoundBytes = 64 * kMiB;
+
+uint64_t SampleCount(const Config& config, uint64_t most) {
+  return std::clamp<uint64_t>(kRoundBytes / config.value_size, 100, most);
+}
+
+// The bytes of an item's block: what a GET READs.
+uint64_t BlockSizeFor(const Config& config) {
+  const uint64_t item = layout::ItemSize(config.key_names().typical_size(), config.value_size);
+  const uint32_t size_class = layout::SizeClassFor(item);
+  return size_class == layout::kRunClass ? item : layout::BlockSize(size_class);
+}
+
+// The other process: a raw target of its own, and the connection to it.
+struct RawSide {
+  ChildProcess process;
+  std::unique_ptr<RawInitiator> initiator;
+
+  // Ends the connection, then the process.
+  ~RawSide() {
+    initiator.reset();
+    process.Stop();
+  }
+};
+
+absl::StatusOr<std::vector<uint64_t>> ReadAnswer(ChildProcess& process, const char* word,
+                                                 size_t numbers) {
+  VERBENA_ASSIGN_OR_RETURN(const std::string line, process.ReadLine(kTargetPatience));
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  std::vector<uint64_t> values(numbers);
+  bool good = words.size() == numbers + 1 && words[0] == word;
+  for (size_t i = 0; good && i < numbers; ++i) good = absl::SimpleAtoi(words[i + 1], &values[i]);
+  if (!good) return absl::InternalError(absl::StrCat("the raw target says: ", line));
+  return values;
+}
+
+absl::StatusOr<std::unique_ptr<RawSide>> StartRawSide(const Config& config,
+                                                      const std::string& fabric,
+                                                      const BaselineResult& sizes) {
+  VERBENA_ASSIGN_OR_RETURN(NetAddress address, NetAddress::Parse(config.server));
+  if (!address.IsLocal()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--baseline needs the server on this host; ", config.server, " is not"));
+  }
+  address.set_port(0);
+  auto side = std::make_unique<RawSide>();
+  VERBENA_ASSIGN_OR_RETURN(
+      side->process, ChildProcess::Start(
+                         OwnProgram(),
+                         {"raw-target", fabric, address.ToString(), absl::StrCat(sizes.region_size),
+                          absl::StrCat(sizes.request_size), absl::StrCat(sizes.response_size)},
+                         ""));
+  VERBENA_ASSIGN_OR_RETURN(const auto port, ReadAnswer(side->process, "PORT", 1));
+  address.set_port(static_cast<uint16_t>(port[0]));
+  RawInitiatorOptions options;
+  options.fabric = fabric;
+  options.depth = sizes.depth;
+  options.block_size = static_cast<uint32_t>(sizes.block_size);
+  options.request_size = static_cast<uint32_t>(sizes.request_size);
+  options.response_size = static_cast<uint32_t>(sizes.response_size);
+  VERBENA_ASSIGN_OR_RETURN(side->initiator, RawInitiator::Connect(address, options));
+  VERBENA_ASSIGN_OR_RETURN(const auto region, ReadAnswer(side->process, "REGION", 2));
+  side->initiator->SetRegion(region[0], static_cast<uint32_t>(region[1]));
+  return side;
+}
+
+// Runs the rounds and keeps their figures.
+class Rounds {
+ public:
+  Rounds(const Config& config, BaselineResult* result, RawInitiator* raw, ClientBaseline* client,
+         StorageBaseline* storage)
+      : config_(config), result_(result), raw_(raw), client_(client), storage_(storage) {}
+
+  absl::Status Run() {
+    // One round to warm up, not counted.
+    VERBENA_RETURN_IF_ERROR(Round(0));
+    figures_ = {};
+    uint32_t done = 0;
+    for (; done < config_.rounds && !Interrupted(); ++done)
+      VERBENA_RETURN_IF_ERROR(Round(done + 1));
+    if (done == 0) return absl::CancelledError("interrupted before the baseline's first round");
+    result_->rounds = done;
+    Summarize();
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Figures {
+    std::vector<double> raw_read, get, raw_rate, get_rate, pingpong, put, storage_put;
+  };
+
+  // Each pair that is compared is measured back to back, and in every other round the other way
+  // round, so that a drift of the machine favours neither.
+  absl::Status Round(uint32_t number) {
+    const uint64_t seed = Mix64(config_.seed ^ (uint64_t{number} << 32));
+    const KeySequence keys(config_, SampleCount(config_, kLatencySamples), seed);
+    const KeySequence more_keys(config_, SampleCount(config_, kRateSamples), seed + 1);
+    const ValueSequence values(keys, config_.value_size, seed);
+    const std::vector<uint64_t> offsets = Offsets(keys.size(), seed + 2);
+    const std::vector<uint64_t> more_offsets = Offsets(more_keys.size(), seed + 3);
+    std::vector<uint32_t> nanos(keys.size());
+    const double overhead = result_->clock_ns;
+    const auto p50 = [&nanos](std::vector<double>& figures) {
+      figures.push_back(PercentileOf(nanos, 50));
+    };
+    std::vector<std::function<absl::Status()>> steps = {
+        [&] {
+          VERBENA_RETURN_IF_ERROR(raw_->ReadOneByOne(offsets, overhead, nanos));
+          p50(figures_.raw_read);
+          return absl::OkStatus();
+        },
+        [&] {
+          VERBENA_RETURN_IF_ERROR(client_->GetOneByOne(keys, overhead, nanos));
+          p50(figures_.get);
+          return absl::OkStatus();
+        },
+        [&] {
+          VERBENA_ASSIGN_OR_RETURN(const double rate, raw_->ReadPipelined(more_offsets));
+          figures_.raw_rate.push_back(rate);
+          return absl::OkStatus();
+        },
+        [&] {
+          VERBENA_ASSIGN_OR_RETURN(const double rate,
+                                   client_->GetPipelined(more_keys, result_->depth));
+          figures_.get_rate.push_back(rate);
+          return absl::OkStatus();
+        },
+        [&] {
+          VERBENA_RETURN_IF_ERROR(raw_->PingPong(overhead, nanos));
+          p50(figures_.pingpong);
+          return absl::OkStatus();
+        },
+        [&] {
+          VERBENA_RETURN_IF_ERROR(client_->PutOneByOne(keys, values, overhead, nanos));
+          p50(figures_.put);
+          return absl::OkStatus();
+        },
+        [&] {
+          VERBENA_RETURN_IF_ERROR(storage_->Put(keys, values, overhead, nanos));
+          p50(figures_.storage_put);
+          return absl::OkStatus();
+        },
+    };
+    if (number % 2 == 1) std::reverse(steps.begin(), steps.end());
+    for (const auto& step : steps) VERBENA_RETURN_IF_ERROR(step());
+    return absl::OkStatus();
+  }
+
+  std::vector<uint64_t> Offsets(size_t count, uint64_t seed) const {
+    Random random(seed);
+    const uint64_t blocks = result_->region_size / result_->block_size;
+    std::vector<uint64_t> offsets(count);
+    for (uint64_t& offset : offsets) offset = random.Below(blocks) * result_->block_size;
+    return offsets;
+  }
+
+  static Spread Ratio(const std::vector<double>& above, const std::vector<double>& below) {
+    std::vector<double> ratios;
+    for (size_t i = 0; i < above.size(); ++i) {
+      if (below[i] > 0) ratios.push_back(above[i] / below[i]);
+    }
+    return SpreadOf(std::move(ratios));
+  }
+
+  void Summarize() {
+    result_->raw_read_ns = SpreadOf(figures_.raw_read);
+    result_->get_ns = SpreadOf(figures_.get);
+    result_->raw_read_rate = SpreadOf(figures_.raw_rate);
+    result_->get_rate = SpreadOf(figures_.get_rate);
+    result_->pingpong_ns = SpreadOf(figures_.pingpong);
+    result_->put_ns = SpreadOf(figures_.put);
+    result_->storage_put_ns = SpreadOf(figures_.storage_put);
+    result_->get_over_raw_read = Ratio(figures_.get, figures_.raw_read);
+    result_->get_rate_over_raw_read = Ratio(figures_.get_rate, figures_.raw_rate);
+    std::vector<double> extra = figures_.put;
+    for (size_t i = 0; i < extra.size(); ++i) extra[i] -= figures_.pingpong[i];
+    result_->put_over_storage = Ratio(extra, figures_.storage_put);
+  }
+
+  const Config& config_;
+  BaselineResult* const result_;
+  RawInitiator* const raw_;
+  ClientBaseline* const client_;
+  StorageBaseline* const storage_;
+  Figures figures_;
+};
+
+}  // namespace
+
+absl::StatusOr<BaselineResult> MeasureBaseline(const Config& config, const ServerFacts& facts) {
+  BaselineResult result;
+  result.depth = config.depth;
+  result.block_size = BlockSizeFor(config);
+  // The READs go over as much memory as the store's, since caches and page tables care.
+  const uint64_t used = facts.used_bytes.value_or(config.records * result.block_size);
+  result.region_size = AlignUp(std::max(used, result.block_size * 64), kMiB);
+  const size_t key_size = config.key_names().typical_size();
+  result.request_size =
+      sizeof(wire::RequestHeader) + wire::OperationSize(key_size, config.value_size);
+  result.response_size = sizeof(wire::ResponseHeader) + wire::ResultSize(0);
+  result.clock = TickSource();
+  result.clock_ns = TickClock().PairOverheadNanos();
+
+  VERBENA_ASSIGN_OR_RETURN(const auto client, ClientBaseline::Create(config));
+  VERBENA_ASSIGN_OR_RETURN(const auto raw,
+                           StartRawSide(config, client->connection().fabric(), result));
+  result.depth = raw->initiator->depth();
+  VERBENA_ASSIGN_OR_RETURN(const auto storage, StorageBaseline::Create(config, used));
+  Rounds rounds(config, &result, raw->initiator.get(), client.get(), storage.get());
+  VERBENA_RETURN_IF_ERROR(rounds.Run());
+  return result;
+}
+
+}  // namespace verbena::bench

@@ -1,0 +1,20 @@
+// The subcommands of verbena-bench. Each returns the exit status and has printed why.
+#pragma once
+
+#include "bench/config.h"
+
+namespace verbena::bench {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitWrong = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitConnection = 3;
+
+// load and run.
+int LoadOrRun(const Config& config);
+int Compare(const Config& config);
+// For count_instructions.sh: config.operations warm GETs, one at a time, inside the function
+// VerbenaBenchMeasuredGets.
+int WarmGets(const Config& config);
+
+}  // namespace verbena::bench

@@ -1,0 +1,96 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "bench/backend_verbena.h"
+#include "bench/baseline.h"
+#include "bench/commands.h"
+#include "bench/interrupt.h"
+#include "bench/report_json.h"
+#include "bench/report_table.h"
+#include "bench/runner.h"
+#include "bench/server_facts.h"
+#include "common/base/macros.h"
+
+namespace verbena::bench {
+namespace {
+
+struct Connections {
+  std::vector<std::unique_ptr<Backend>> backends;
+  Connection* first = nullptr;
+};
+
+absl::StatusOr<Connections> ConnectAll(const Config& config) {
+  Connections all;
+  for (uint32_t i = 0; i < config.connections; ++i) {
+    VERBENA_ASSIGN_OR_RETURN(auto connection,
+                             Connection::Connect(config.server, ConnectionOptions(config)));
+    if (all.first == nullptr) all.first = connection.get();
+    all.backends.push_back(std::make_unique<VerbenaBackend>(std::move(connection)));
+  }
+  return all;
+}
+
+ServerFacts AskServer(Connection& connection) {
+  if (!connection.status().ok()) return {};
+  const auto info = connection.Info();
+  if (!info.ok()) {
+    std::fprintf(stderr, "verbena-bench: the server tells nothing of itself: %s\n",
+                 info.status().ToString().c_str());
+    return {};
+  }
+  return ParseServerFacts(*info);
+}
+
+int Complain(const absl::Status& status) {
+  std::fprintf(stderr, "verbena-bench: %s\n", status.ToString().c_str());
+  return kExitConnection;
+}
+
+}  // namespace
+
+int LoadOrRun(const Config& config) {
+  auto connections = ConnectAll(config);
+  if (!connections.ok()) return Complain(connections.status());
+  Connection& first = *connections->first;
+
+  RunContext context;
+  context.fabric = first.fabric();
+  context.device = first.device();
+  RunnerOptions options;
+  options.progress = isatty(STDERR_FILENO) != 0;
+  options.server_pid = LocalServerPid(AskServer(first), config.server, config.server_pid);
+  const RunResult result = RunWorkload(config, connections->backends, options);
+  context.server = AskServer(first);
+  connections->backends.clear();
+
+  int exit_status = ExitStatusOf(config, result);
+  std::optional<BaselineResult> baseline;
+  if (config.baseline && config.command == Command::kRun && exit_status == kExitOk) {
+    if (options.progress) std::fprintf(stderr, "measuring the baseline\r");
+    auto measured = MeasureBaseline(config, context.server);
+    if (options.progress) std::fprintf(stderr, "\033[K");
+    if (measured.ok()) {
+      baseline = *std::move(measured);
+    } else {
+      exit_status = Complain(measured.status());
+    }
+  }
+  const BaselineResult* const shown = baseline.has_value() ? &*baseline : nullptr;
+  std::fputs(RunTable(config, context, result, shown).c_str(), stdout);
+  if (!config.json_file.empty()) {
+    const absl::Status written =
+        WriteJson(config.json_file, RunJson(config, context, result, shown));
+    if (!written.ok()) {
+      std::fprintf(stderr, "verbena-bench: --json: %s\n", written.ToString().c_str());
+      if (exit_status == kExitOk) exit_status = kExitWrong;
+    }
+  }
+  return exit_status;
+}
+
+}  // namespace verbena::bench

@@ -1,0 +1,89 @@
+// verbena-bench: see HelpText.
+#include <gflags/gflags.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "bench/commands.h"
+#include "bench/config.h"
+#include "bench/interrupt.h"
+#include "bench/raw_endpoint.h"
+
+namespace verbena::bench {
+namespace {
+
+// raw-target FABRIC ADDRESS REGION REQUEST RESPONSE: the other process of --baseline; started by
+// verbena-bench itself.
+int RawTarget(int argc, char** argv) {
+  RawTargetOptions options;
+  if (argc != 7) return kExitUsage;
+  options.fabric = argv[2];
+  const auto address = NetAddress::Parse(argv[3]);
+  if (!address.ok() || !absl::SimpleAtoi(argv[4], &options.region_size) ||
+      !absl::SimpleAtoi(argv[5], &options.request_size) ||
+      !absl::SimpleAtoi(argv[6], &options.response_size)) {
+    return kExitUsage;
+  }
+  options.listen = *address;
+  const absl::Status status = ServeRawTarget(options);
+  if (!status.ok()) {
+    std::fprintf(stderr, "verbena-bench raw-target: %s\n", status.ToString().c_str());
+    return kExitConnection;
+  }
+  return kExitOk;
+}
+
+int UsageError(std::string_view message) {
+  std::fprintf(stderr, "verbena-bench: %.*s\nTry verbena-bench --help.\n",
+               static_cast<int>(message.size()), message.data());
+  return kExitUsage;
+}
+
+int Run(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  spdlog::set_default_logger(spdlog::stderr_color_mt("verbena-bench"));
+  spdlog::set_level(spdlog::level::warn);
+  if (argc > 1 && std::strcmp(argv[1], "raw-target") == 0) return RawTarget(argc, argv);
+
+  gflags::SetVersionString(VERBENA_VERSION);
+  gflags::SetUsageMessage("verbena-bench load|run|compare [flags]; see verbena-bench --help");
+  gflags::ParseCommandLineNonHelpFlags(&argc, &argv, /*remove_flags=*/true);
+  if (HelpWanted() || (argc == 2 && std::strcmp(argv[1], "help") == 0)) {
+    std::fputs(HelpText().c_str(), stdout);
+    return kExitOk;
+  }
+  if (VersionWanted()) {
+    std::printf("verbena-bench %s\n", VERBENA_VERSION);
+    return kExitOk;
+  }
+  gflags::HandleCommandLineHelpFlags();
+
+  const std::string_view name = argc < 2 ? "" : argv[1];
+  if (argc > 2) return UsageError(absl::StrCat("what is '", argv[2], "'? Flags start with --"));
+  std::optional<Command> command;
+  if (name == "load") command = Command::kLoad;
+  if (name == "run" || name == "warm-gets") command = Command::kRun;
+  if (name == "compare") command = Command::kCompare;
+  if (!command.has_value()) {
+    return UsageError(
+        name.empty() ? "a command is needed: load, run or compare"
+                     : absl::StrCat("no command '", argv[1], "': there are load, run and compare"));
+  }
+  const auto config = ConfigFromFlags(*command);
+  if (!config.ok()) return UsageError(std::string(config.status().message()));
+  CatchInterrupts();
+  if (name == "warm-gets") return WarmGets(*config);
+  return *command == Command::kCompare ? Compare(*config) : LoadOrRun(*config);
+}
+
+}  // namespace
+}  // namespace verbena::bench
+
+int main(int argc, char** argv) { return verbena::bench::Run(argc, argv); }
