@@ -5,11 +5,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <span>
 
 #include "absl/status/status.h"
 #include "common/verbs/cm.h"
+#include "common/verbs/errors.h"
 #include "common/verbs/queues.h"
 #include "common/verbs/verbs_api.h"
 
@@ -75,8 +77,8 @@ inline absl::Status SetRnrTimerAfterConnect(const CmId& id, QueuePair& qp,
 // Before connecting. Devices and kernels without the option keep their own timeout: not an error.
 inline absl::Status SetAckTimeoutBeforeConnect(CmId& id, const ConnectOptions& options) {
   const absl::Status status = id.SetAckTimeout(options.ack_timeout);
-  return absl::IsUnimplemented(status) || absl::IsFailedPrecondition(status) ? absl::OkStatus()
-                                                                             : status;
+  const int error = ErrnoOf(status).value_or(0);
+  return error == ENOSYS || error == EOPNOTSUPP ? absl::OkStatus() : status;
 }
 
 }  // namespace verbena::verbs

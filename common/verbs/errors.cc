@@ -120,9 +120,6 @@ absl::StatusCode ErrnoCode(int error) {
     case EPERM:
     case EACCES:
       return absl::StatusCode::kPermissionDenied;
-    case ENODEV:
-    case ENXIO:
-    case ENOSYS:
     case EBUSY:
     case ENOTCONN:
     case EISCONN:
@@ -146,6 +143,9 @@ absl::StatusCode ErrnoCode(int error) {
       return absl::StatusCode::kDeadlineExceeded;
     case EAGAIN:
     case EINTR:
+    case ENODEV:  // no device, no fabric: see IsNoDevice
+    case ENXIO:
+    case ENOSYS:
     case ECONNREFUSED:
     case ECONNRESET:
     case ECONNABORTED:

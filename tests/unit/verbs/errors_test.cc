@@ -79,6 +79,7 @@ TEST(Errors, Codes) {
   EXPECT_EQ(ErrnoCode(EADDRNOTAVAIL), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ErrnoCode(ETIMEDOUT), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(ErrnoCode(ECONNREFUSED), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ErrnoCode(ENODEV), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ErrnoCode(EOPNOTSUPP), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(ErrnoCode(12345), absl::StatusCode::kInternal);
 }

@@ -1,0 +1,232 @@
+#include "client/cli/arguments.h"
+
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/exit_status.h"
+#include "common/base/macros.h"
+#include "common/base/net_address.h"
+#include "common/base/text.h"
+
+// Durations are strings here so that a malformed one is refused with the allowed range.
+DEFINE_string(server, "", "the server: ADDR:PORT");
+DEFINE_string(fabric, "auto", "auto, verbs (an RDMA adapter) or soft (the software device)");
+DEFINE_string(timeout, "5s", "for connecting, and again for the operation (1ms to 1h)");
+DEFINE_bool(json, false, "print results and errors as JSON");
+
+DECLARE_bool(help);
+DECLARE_bool(version);
+
+namespace GFLAGS_NAMESPACE {
+// What gflags calls on a wrong flag; exported for this purpose, though no header declares it.
+extern void (*gflags_exitfunc)(int);
+}  // namespace GFLAGS_NAMESPACE
+
+namespace verbena::cli {
+namespace {
+
+constexpr std::string_view kFlags = "--server, --fabric, --timeout, --json, --flagfile, --help";
+
+// A flag by the name that stands on the command line: gflags takes '-' for '_'.
+bool FindFlag(std::string name, gflags::CommandLineFlagInfo* info) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return gflags::GetCommandLineFlagInfo(name.c_str(), info);
+}
+
+bool IsBool(std::string_view text) {
+  constexpr std::string_view kBools[] = {"1",     "0", "t", "f",   "true",
+                                         "false", "y", "n", "yes", "no"};
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::find(std::begin(kBools), std::end(kBools), lower) != std::end(kBools);
+}
+
+// Looks at one flag ("--name" or "--name=value", dashes included). `*takes_next`: the next argument
+// is its value.
+absl::Status CheckFlag(std::string_view arg, bool is_last, bool* takes_next) {
+  *takes_next = false;
+  const std::string_view body = arg.substr(arg.starts_with("--") ? 2 : 1);
+  const size_t equals = body.find('=');
+  const bool has_value = equals != std::string_view::npos;
+  const std::string name(body.substr(0, equals));
+  gflags::CommandLineFlagInfo info;
+  if (FindFlag(name, &info)) {
+    if (info.type == "bool") {
+      if (has_value && !IsBool(body.substr(equals + 1))) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(ToAbsl(arg), " is not allowed: it must be true or false"));
+      }
+      return absl::OkStatus();
+    }
+    if (!has_value && is_last) {
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value: --", name, "=…"));
+    }
+    *takes_next = !has_value;
+    return absl::OkStatus();
+  }
+  if (!has_value && name.starts_with("no") && FindFlag(name.substr(2), &info) &&
+      info.type == "bool") {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown flag ", ToAbsl(arg.substr(0, arg.find('='))), "; there are ",
+                   ToAbsl(kFlags), ". (A key or value that begins with '-' goes behind ' -- '.)"));
+}
+
+// The command line taken apart. (gflags would do it, but it changes the order of operands around
+// "--".)
+struct Words {
+  std::vector<std::string> flags;     // with their values
+  std::vector<std::string> operands;  // the command first
+};
+
+// Finds what gflags would end the process for, before gflags sees it.
+absl::StatusOr<Words> TakeApart(std::vector<std::string> args) {
+  Words words;
+  bool flags_ended = false;
+  for (size_t i = 0; i < args.size(); ++i) {
+    std::string& arg = args[i];
+    if (!flags_ended && arg == "--") {
+      flags_ended = true;
+      continue;
+    }
+    if (flags_ended || arg.size() < 2 || arg[0] != '-') {
+      words.operands.push_back(std::move(arg));
+      continue;
+    }
+    bool takes_next = false;
+    VERBENA_RETURN_IF_ERROR(CheckFlag(arg, i + 1 == args.size(), &takes_next));
+    words.flags.push_back(std::move(arg));
+    if (takes_next) words.flags.push_back(std::move(args[++i]));
+  }
+  return words;
+}
+
+void SetFlags(std::vector<std::string> flags) {
+  GFLAGS_NAMESPACE::gflags_exitfunc = [](int) { std::exit(kExitUsage); };
+  std::string program = "verbena-cli";
+  std::vector<char*> pointers = {program.data()};
+  for (std::string& flag : flags) pointers.push_back(flag.data());
+  pointers.push_back(nullptr);
+  int argc = static_cast<int>(pointers.size()) - 1;
+  char** argv = pointers.data();
+  gflags::ParseCommandLineNonHelpFlags(&argc, &argv, /*remove_flags=*/true);
+}
+
+struct CommandShape {
+  std::string_view name;
+  Command command;
+  size_t least;  // operands
+  size_t most;
+  const char* usage;
+};
+
+constexpr CommandShape kCommands[] = {
+    {"get", Command::kGet, 1, 1, "get KEY"},    {"put", Command::kPut, 1, 2, "put KEY [VALUE]"},
+    {"del", Command::kDelete, 1, 1, "del KEY"}, {"info", Command::kInfo, 0, 0, "info"},
+    {"ping", Command::kPing, 0, 0, "ping"},     {"help", Command::kHelp, 0, 1, "help"},
+};
+
+std::string CommandNames() {
+  return absl::StrJoin(kCommands, ", ", [](std::string* out, const CommandShape& shape) {
+    absl::StrAppend(out, ToAbsl(shape.name));
+  });
+}
+
+absl::Status ReadCommand(std::vector<std::string> words, Arguments& arguments) {
+  if (words.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("a command is needed: ", CommandNames()));
+  }
+  const auto* const shape =
+      std::find_if(std::begin(kCommands), std::end(kCommands),
+                   [&](const CommandShape& candidate) { return candidate.name == words.front(); });
+  if (shape == std::end(kCommands)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no command '", words.front(), "'; there are ", CommandNames()));
+  }
+  const size_t operands = words.size() - 1;
+  if (operands < shape->least || operands > shape->most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(operands < shape->least ? "too few" : "too many",
+                     " operands: the usage is verbena-cli ", "--server=ADDR:PORT ", shape->usage,
+                     operands > shape->most ? " (a key or value with blanks goes in quotes)" : ""));
+  }
+  arguments.command = shape->command;
+  if (operands >= 1) arguments.key = std::move(words[1]);
+  if (operands >= 2) arguments.value = std::move(words[2]);
+  return absl::OkStatus();
+}
+
+absl::Status ReadFlags(Arguments& arguments) {
+  arguments.json = FLAGS_json;
+  arguments.server = FLAGS_server;
+  if (arguments.server.empty()) {
+    return absl::InvalidArgumentError("--server is missing: it must be the server's ADDR:PORT");
+  }
+  arguments.fabric = FLAGS_fabric;
+  if (arguments.fabric != "auto" && arguments.fabric != "verbs" && arguments.fabric != "soft") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--fabric=", arguments.fabric, " is not allowed: it must be auto, verbs or soft"));
+  }
+  const auto timeout = ParseTimeout(FLAGS_timeout);
+  if (!timeout.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--timeout=", FLAGS_timeout, " is not allowed: ", timeout.status().message()));
+  }
+  arguments.timeout = *timeout;
+  // Last, since it may ask a name server.
+  const auto address = NetAddress::Parse(arguments.server);
+  if (!address.ok() || address->port() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--server=", arguments.server, " is not allowed: it must be ADDR:PORT",
+                     address.ok() ? absl::StrCat(" with a port from 1 to 65535")
+                                  : absl::StrCat(" (", address.status().message(), ")")));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::chrono::milliseconds> ParseTimeout(std::string_view text) {
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}, {"", 1000}};
+  const auto* const unit =
+      std::find_if(std::begin(kUnits), std::end(kUnits),
+                   [&](const auto& candidate) { return text.ends_with(candidate.first); });
+  const std::string_view number = text.substr(0, text.size() - unit->first.size());
+  double value = 0;
+  const bool plain = !number.empty() && number.find_first_not_of("0123456789.") == number.npos;
+  if (plain && absl::SimpleAtod(ToAbsl(number), &value)) {
+    const double ms = value * unit->second;
+    if (ms >= 1 && ms <= 3'600'000) return std::chrono::milliseconds(std::llround(ms));
+  }
+  return absl::InvalidArgumentError("it must be a time from 1ms to 1h, such as 500ms, 5s or 2m");
+}
+
+absl::StatusOr<Arguments> ParseArguments(std::vector<std::string> args) {
+  Arguments arguments;
+  VERBENA_ASSIGN_OR_RETURN(Words words, TakeApart(std::move(args)));
+  SetFlags(std::move(words.flags));
+  if (FLAGS_help) return arguments;
+  if (FLAGS_version) {
+    arguments.command = Command::kVersion;
+    return arguments;
+  }
+  // --helpfull and its like; they end the process.
+  GFLAGS_NAMESPACE::gflags_exitfunc = [](int) { std::exit(kExitOk); };
+  gflags::HandleCommandLineHelpFlags();
+  VERBENA_RETURN_IF_ERROR(ReadCommand(std::move(words.operands), arguments));
+  if (arguments.command == Command::kHelp) return arguments;
+  VERBENA_RETURN_IF_ERROR(ReadFlags(arguments));
+  return arguments;
+}
+
+}  // namespace verbena::cli

@@ -1,0 +1,40 @@
+// verbena-cli's command line: flags (gflags) and the command with its operands.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace verbena::cli {
+
+enum class Command { kHelp, kVersion, kGet, kPut, kDelete, kInfo, kPing };
+
+struct Arguments {
+  Command command = Command::kHelp;
+  std::string key;
+  std::optional<std::string> value;  // kPut: nullopt means standard input
+  std::string server;                // "ADDR:PORT"
+  std::string fabric;                // "auto", "verbs" or "soft"
+  std::chrono::milliseconds timeout{0};
+  bool json = false;
+};
+
+// Reads argv[1..]. InvalidArgument names the flag or operand that is wrong and what is allowed.
+// Sets gflags' globals, so it is called once (tests save and restore them). The flags of a
+// --flagfile are checked by gflags itself, which ends the process with kExitUsage on a wrong one.
+absl::StatusOr<Arguments> ParseArguments(std::vector<std::string> args);
+
+// "500ms", "5s", "2m", or a number of seconds. InvalidArgument if it is none of these or outside of
+// 1 ms to 1 h.
+absl::StatusOr<std::chrono::milliseconds> ParseTimeout(std::string_view text);
+
+// The text of --help.
+std::string_view HelpText();
+
+}  // namespace verbena::cli

@@ -1,0 +1,211 @@
+#include "client/cli/commands.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/output.h"
+#include "common/base/macros.h"
+#include "common/base/text.h"
+#include "common/layout/item.h"
+#include "verbena/connection.h"
+
+namespace verbena::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A key in a message for people: quoted, with control characters and such escaped.
+std::string Quoted(std::string_view key) {
+  constexpr size_t kMost = 80;
+  return absl::StrCat("'", absl::Utf8SafeCHexEscape(ToAbsl(key.substr(0, kMost))),
+                      key.size() > kMost ? "...'" : "'");
+}
+
+// A member with bytes: as text if it is text, else as NAME_base64.
+void SetBytes(Json& object, const std::string& name, std::string_view bytes) {
+  if (IsUtf8(bytes)) {
+    object[name] = bytes;
+  } else {
+    object[name + "_base64"] = absl::Base64Escape(ToAbsl(bytes));
+  }
+}
+
+// One run of a command: where it writes, and how errors are told.
+class Session {
+ public:
+  explicit Session(const Arguments& arguments) : arguments_(arguments) {}
+
+  ExitStatus Run();
+
+ private:
+  absl::Status Connect();
+  absl::Status Get();
+  absl::Status Put();
+  absl::Status Delete();
+  absl::Status Info();
+  absl::Status Ping();
+  absl::Status Dispatch();
+
+  // Failures to write or read are told apart from those of the server.
+  absl::Status Write(std::string_view bytes) {
+    absl::Status status = WriteAll(STDOUT_FILENO, bytes);
+    io_failed_ = !status.ok();
+    return status;
+  }
+  absl::Status WriteLine(const std::string& text) { return Write(absl::StrCat(text, "\n")); }
+  absl::Status WriteJson(const Json& json) { return WriteLine(json.dump()); }
+  absl::Status WriteChange(const char* what, const ChangeResult& change);
+  void Tell(const absl::Status& status, ExitStatus exit);
+
+  const Arguments& arguments_;
+  std::unique_ptr<Connection> connection_;
+  bool io_failed_ = false;
+};
+
+absl::Status Session::Connect() {
+  Options options;
+  options.fabric = arguments_.fabric;
+  options.connect_timeout = arguments_.timeout;
+  options.operation_timeout = arguments_.timeout;
+  // One operation needs neither depth nor a cache of the index.
+  options.depth = 1;
+  options.cache_bytes = 0;
+  VERBENA_ASSIGN_OR_RETURN(connection_, Connection::Connect(arguments_.server, options));
+  return absl::OkStatus();
+}
+
+absl::Status Session::Get() {
+  VERBENA_RETURN_IF_ERROR(Connect());
+  std::string value;
+  uint64_t version = 0;
+  VERBENA_RETURN_IF_ERROR(connection_->Get(arguments_.key, &value, &version));
+  if (arguments_.json) {
+    Json json;
+    SetBytes(json, "key", arguments_.key);
+    SetBytes(json, "value", value);
+    json["bytes"] = value.size();
+    json["version"] = version;
+    return WriteJson(json);
+  }
+  VERBENA_RETURN_IF_ERROR(Write(value));
+  if (isatty(STDOUT_FILENO) == 1 && !value.empty() && value.back() != '\n') return Write("\n");
+  return absl::OkStatus();
+}
+
+absl::Status Session::Put() {
+  std::string input;
+  if (!arguments_.value.has_value()) {
+    if (isatty(STDIN_FILENO) == 1) {
+      std::fputs("verbena-cli: type the value; it ends with Ctrl-D\n", stderr);
+    }
+    auto read = ReadAll(STDIN_FILENO, layout::kMaxValueSize);
+    if (!read.ok()) {
+      io_failed_ = absl::IsInternal(read.status());
+      return read.status();
+    }
+    input = *std::move(read);
+  }
+  const std::string_view value = arguments_.value.has_value() ? *arguments_.value : input;
+  VERBENA_RETURN_IF_ERROR(Connect());
+  VERBENA_ASSIGN_OR_RETURN(const ChangeResult change, connection_->Put(arguments_.key, value));
+  return WriteChange(change.existed ? "replaced" : "created", change);
+}
+
+absl::Status Session::Delete() {
+  VERBENA_RETURN_IF_ERROR(Connect());
+  VERBENA_ASSIGN_OR_RETURN(const ChangeResult change, connection_->Delete(arguments_.key));
+  return WriteChange("deleted", change);
+}
+
+absl::Status Session::WriteChange(const char* what, const ChangeResult& change) {
+  if (!arguments_.json) return WriteLine(what);
+  Json json;
+  SetBytes(json, "key", arguments_.key);
+  json["result"] = what;
+  json["version"] = change.version;
+  return WriteJson(json);
+}
+
+absl::Status Session::Info() {
+  VERBENA_RETURN_IF_ERROR(Connect());
+  VERBENA_ASSIGN_OR_RETURN(const std::string text, connection_->Info());
+  Json info = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!info.is_object()) return absl::InternalError("the server's info is no JSON object");
+  info["client"] = {{"server", arguments_.server},
+                    {"fabric", connection_->fabric()},
+                    {"device", connection_->device()}};
+  return arguments_.json ? WriteJson(info) : Write(InfoTable(info.dump()));
+}
+
+absl::Status Session::Ping() {
+  VERBENA_RETURN_IF_ERROR(Connect());
+  const auto start = std::chrono::steady_clock::now();
+  VERBENA_RETURN_IF_ERROR(connection_->Ping());
+  const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
+  if (arguments_.json) {
+    return WriteJson({{"server", arguments_.server},
+                      {"round_trip_us", time.count()},
+                      {"fabric", connection_->fabric()},
+                      {"device", connection_->device()}});
+  }
+  return WriteLine(absl::StrFormat("%s answered in %.1f us (fabric %s, device %s)",
+                                   arguments_.server, time.count(), connection_->fabric(),
+                                   connection_->device()));
+}
+
+absl::Status Session::Dispatch() {
+  switch (arguments_.command) {
+    case Command::kGet:
+      return Get();
+    case Command::kPut:
+      return Put();
+    case Command::kDelete:
+      return Delete();
+    case Command::kInfo:
+      return Info();
+    case Command::kPing:
+      return Ping();
+    case Command::kHelp:
+    case Command::kVersion:
+      break;
+  }
+  return absl::InternalError("no command");
+}
+
+void Session::Tell(const absl::Status& status, ExitStatus exit) {
+  // Whoever closed the pipe has read enough and knows it.
+  if (io_failed_ && absl::IsUnavailable(status)) return;
+  const std::string message = exit == kExitNotFound
+                                  ? absl::StrCat("there is no key ", Quoted(arguments_.key))
+                                  : std::string(status.message());
+  std::fprintf(stderr, "verbena-cli: %s\n", message.c_str());
+  if (!arguments_.json || io_failed_) return;
+  const Json json = {{"error",
+                      {{"status", absl::StatusCodeToString(status.code())},
+                       {"message", IsUtf8(message) ? message : absl::CHexEscape(message)},
+                       {"exit_status", static_cast<int>(exit)}}}};
+  // If this fails too, standard error has told already.
+  [[maybe_unused]] const absl::Status ignored = WriteAll(STDOUT_FILENO, json.dump() + "\n");
+}
+
+ExitStatus Session::Run() {
+  const absl::Status status = Dispatch();
+  if (status.ok()) return kExitOk;
+  const ExitStatus exit = io_failed_ ? kExitIo : ExitStatusFor(status);
+  Tell(status, exit);
+  return exit;
+}
+
+}  // namespace
+
+ExitStatus RunCommand(const Arguments& arguments) { return Session(arguments).Run(); }
+
+}  // namespace verbena::cli

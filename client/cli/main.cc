@@ -1,0 +1,42 @@
+// verbena-cli: see HelpText (help.cc).
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "client/cli/arguments.h"
+#include "client/cli/commands.h"
+#include "client/cli/output.h"
+
+namespace verbena::cli {
+namespace {
+
+int Run(int argc, char** argv) {
+  // A closed pipe is an error of writing (kExitIo), and standard output is for values only.
+  std::signal(SIGPIPE, SIG_IGN);
+  spdlog::set_default_logger(spdlog::stderr_color_mt("verbena-cli"));
+  spdlog::set_level(spdlog::level::err);
+  const auto arguments = ParseArguments({argv + 1, argv + argc});
+  if (!arguments.ok()) {
+    std::fprintf(stderr, "verbena-cli: %s\nTry verbena-cli --help.\n",
+                 std::string(arguments.status().message()).c_str());
+    return kExitUsage;
+  }
+  switch (arguments->command) {
+    case Command::kHelp:
+      return WriteAll(STDOUT_FILENO, HelpText()).ok() ? kExitOk : kExitIo;
+    case Command::kVersion:
+      return WriteAll(STDOUT_FILENO, "verbena-cli " VERBENA_VERSION "\n").ok() ? kExitOk : kExitIo;
+    default:
+      return RunCommand(*arguments);
+  }
+}
+
+}  // namespace
+}  // namespace verbena::cli
+
+int main(int argc, char** argv) { return verbena::cli::Run(argc, argv); }

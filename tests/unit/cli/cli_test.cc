@@ -1,0 +1,246 @@
+#include <fcntl.h>
+#include <gflags/gflags.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/cli/arguments.h"
+#include "client/cli/exit_status.h"
+#include "client/cli/output.h"
+#include "common/base/unique_fd.h"
+
+namespace verbena::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+class ArgumentsTest : public ::testing::Test {
+ protected:
+  static absl::StatusOr<Arguments> Parse(std::vector<std::string> args) {
+    const gflags::FlagSaver saver;
+    return ParseArguments(std::move(args));
+  }
+  // The text of the refusal; "" if it was not refused.
+  static std::string Refusal(std::vector<std::string> args) {
+    const auto parsed = Parse(std::move(args));
+    EXPECT_TRUE(parsed.ok() || absl::IsInvalidArgument(parsed.status())) << parsed.status();
+    return std::string(parsed.status().message());
+  }
+  static bool Has(const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  }
+};
+
+constexpr char kServer[] = "--server=127.0.0.1:7400";
+
+TEST_F(ArgumentsTest, Commands) {
+  auto get = Parse({kServer, "get", "key"});
+  ASSERT_TRUE(get.ok()) << get.status();
+  EXPECT_EQ(get->command, Command::kGet);
+  EXPECT_EQ(get->key, "key");
+  EXPECT_EQ(get->server, "127.0.0.1:7400");
+  EXPECT_EQ(get->fabric, "auto");
+  EXPECT_EQ(get->timeout, milliseconds(5000));
+  EXPECT_FALSE(get->json);
+
+  auto put = Parse({kServer, "put", "key", "a value"});
+  ASSERT_TRUE(put.ok()) << put.status();
+  EXPECT_EQ(put->command, Command::kPut);
+  EXPECT_EQ(put->value, "a value");
+  put = Parse({kServer, "put", "key"});
+  ASSERT_TRUE(put.ok());
+  EXPECT_FALSE(put->value.has_value());
+  put = Parse({kServer, "put", "key", ""});
+  ASSERT_TRUE(put.ok());
+  EXPECT_EQ(put->value, "");  // an empty value is not "standard input"
+
+  EXPECT_EQ(Parse({kServer, "del", "key"})->command, Command::kDelete);
+  EXPECT_EQ(Parse({kServer, "info"})->command, Command::kInfo);
+  EXPECT_EQ(Parse({kServer, "ping"})->command, Command::kPing);
+}
+
+TEST_F(ArgumentsTest, FlagsStandAnywhere) {
+  const auto parsed =
+      Parse({"get", "--json", "key", "--timeout", "250ms", "-fabric=soft", "--server", "[::1]:9"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->key, "key");
+  EXPECT_TRUE(parsed->json);
+  EXPECT_EQ(parsed->timeout, milliseconds(250));
+  EXPECT_EQ(parsed->fabric, "soft");
+  EXPECT_EQ(parsed->server, "[::1]:9");
+}
+
+TEST_F(ArgumentsTest, DoubleDashEndsTheFlags) {
+  const auto parsed = Parse({kServer, "put", "--", "-key", "--value=5"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->key, "-key");
+  EXPECT_EQ(parsed->value, "--value=5");
+  const auto dash = Parse({kServer, "put", "key", "-"});
+  ASSERT_TRUE(dash.ok()) << dash.status();
+  EXPECT_EQ(dash->value, "-");
+}
+
+TEST_F(ArgumentsTest, HelpAndVersionNeedNothingElse) {
+  EXPECT_EQ(Parse({"--help"})->command, Command::kHelp);
+  EXPECT_EQ(Parse({"help"})->command, Command::kHelp);
+  EXPECT_EQ(Parse({"help", "get"})->command, Command::kHelp);
+  EXPECT_EQ(Parse({"--version"})->command, Command::kVersion);
+  EXPECT_EQ(Parse({kServer, "get", "--help"})->command, Command::kHelp);
+}
+
+TEST_F(ArgumentsTest, UnknownFlagsAreNamed) {
+  EXPECT_TRUE(Has(Refusal({kServer, "get", "key", "--colour=red"}), "--colour;"));
+  EXPECT_TRUE(Has(Refusal({kServer, "get", "key", "--colour"}), "--server"));
+  EXPECT_TRUE(Has(Refusal({kServer, "put", "number", "-5"}), "-5"));
+  EXPECT_TRUE(Has(Refusal({kServer, "put", "number", "-5"}), " -- "));
+  EXPECT_TRUE(Has(Refusal({"--nocolour"}), "--nocolour"));
+  EXPECT_TRUE(Has(Refusal({"--noserver"}), "--noserver"));
+}
+
+TEST_F(ArgumentsTest, WrongValuesAreRefusedWithNameAndRange) {
+  for (const char* value : {"", "0", "0s", "-1s", "1us", "2h", "3601", "5x", "s", "1e3", "nan"}) {
+    const std::string text = Refusal({kServer, std::string("--timeout=") + value, "ping"});
+    EXPECT_TRUE(Has(text, "--timeout=") && Has(text, "1ms to 1h")) << value << ": " << text;
+  }
+  const std::string fabric = Refusal({kServer, "--fabric=tcp", "ping"});
+  EXPECT_TRUE(Has(fabric, "--fabric=tcp") && Has(fabric, "auto, verbs or soft")) << fabric;
+  const std::string json = Refusal({kServer, "--json=maybe", "ping"});
+  EXPECT_TRUE(Has(json, "--json=maybe") && Has(json, "true or false")) << json;
+  EXPECT_TRUE(Parse({kServer, "--json=TRUE", "ping"}).ok());
+  EXPECT_FALSE(Parse({kServer, "--nojson", "ping"})->json);
+  for (const char* value :
+       {"127.0.0.1", ":", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000", "127.0.0.1:0", "::1:7"}) {
+    const std::string text = Refusal({std::string("--server=") + value, "ping"});
+    EXPECT_TRUE(Has(text, "--server=") && Has(text, "ADDR:PORT")) << value << ": " << text;
+  }
+  EXPECT_TRUE(Has(Refusal({"ping"}), "--server is missing"));
+  EXPECT_TRUE(Has(Refusal({"ping", "--server"}), "--server needs a value"));
+}
+
+TEST_F(ArgumentsTest, WrongCommandsAreRefusedWithTheUsage) {
+  EXPECT_TRUE(Has(Refusal({kServer}), "get, put, del, info, ping"));
+  EXPECT_TRUE(Has(Refusal({}), "a command is needed"));
+  EXPECT_TRUE(Has(Refusal({kServer, "set", "a", "b"}), "'set'"));
+  EXPECT_TRUE(Has(Refusal({kServer, "get"}), "get KEY"));
+  EXPECT_TRUE(Has(Refusal({kServer, "put"}), "put KEY [VALUE]"));
+  EXPECT_TRUE(Has(Refusal({kServer, "put", "a", "b", "c"}), "in quotes"));
+  EXPECT_TRUE(Has(Refusal({kServer, "info", "a"}), "too many"));
+}
+
+TEST_F(ArgumentsTest, FlagsFromAFile) {
+  const std::string path = ::testing::TempDir() + "/cli_test.flags";
+  std::ofstream(path) << "--server=127.0.0.1:7411\n--json\n";
+  const auto parsed = Parse({"--flagfile=" + path, "ping"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->server, "127.0.0.1:7411");
+  EXPECT_TRUE(parsed->json);
+}
+
+TEST_F(ArgumentsTest, Timeouts) {
+  EXPECT_EQ(*ParseTimeout("500ms"), milliseconds(500));
+  EXPECT_EQ(*ParseTimeout("1.5s"), milliseconds(1500));
+  EXPECT_EQ(*ParseTimeout("2m"), milliseconds(120'000));
+  EXPECT_EQ(*ParseTimeout("1h"), milliseconds(3'600'000));
+  EXPECT_EQ(*ParseTimeout("3"), milliseconds(3000));
+  EXPECT_FALSE(ParseTimeout("1.2.3s").ok());
+}
+
+TEST(HelpText, ShowsEveryCommandFlagAndExitStatus) {
+  const std::string text(HelpText());
+  for (const char* part : {"get KEY", "put KEY [VALUE]", "del KEY", "info", "ping", "--server",
+                           "--fabric", "--timeout", "--json", "--flagfile", "Exit status"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+  for (int status = kExitOk; status <= kExitIo; ++status) {
+    EXPECT_NE(text.find("\n  " + std::to_string(status) + "  "), std::string::npos) << status;
+  }
+}
+
+TEST(ExitStatus, EveryCodeHasOne) {
+  EXPECT_EQ(ExitStatusFor(absl::OkStatus()), kExitOk);
+  EXPECT_EQ(ExitStatusFor(absl::NotFoundError("")), kExitNotFound);
+  EXPECT_EQ(ExitStatusFor(absl::UnavailableError("")), kExitConnection);
+  EXPECT_EQ(ExitStatusFor(absl::DeadlineExceededError("")), kExitConnection);
+  EXPECT_EQ(ExitStatusFor(absl::InvalidArgumentError("")), kExitRefused);
+  EXPECT_EQ(ExitStatusFor(absl::ResourceExhaustedError("")), kExitRefused);
+  EXPECT_EQ(ExitStatusFor(absl::FailedPreconditionError("")), kExitRefused);
+  EXPECT_EQ(ExitStatusFor(absl::InternalError("")), kExitInternal);
+  EXPECT_EQ(ExitStatusFor(absl::DataLossError("")), kExitInternal);
+}
+
+TEST(Output, Utf8) {
+  for (const char* text :
+       {"", "plain", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x8c\xbf", "\xed\x9f\xbf"}) {
+    EXPECT_TRUE(IsUtf8(text)) << text;
+  }
+  EXPECT_TRUE(IsUtf8(std::string_view("a\0b", 3)));
+  for (const char* text :
+       {"\x80", "\xc3", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80",
+        "\xf4\x90\x80\x80", "\xf0\x80\x80\x80", "a\xff", "\xe2\x82"}) {
+    EXPECT_FALSE(IsUtf8(text)) << text;
+  }
+}
+
+TEST(Output, InfoTable) {
+  const std::string table =
+      InfoTable(R"({"items":3,"memory":{"used_bytes":1048576,"small_bytes":5},"list":["a"]})");
+  EXPECT_NE(table.find("items  "), std::string::npos);
+  EXPECT_NE(table.find("memory.used_bytes"), std::string::npos);
+  EXPECT_NE(table.find("1048576  (1MiB)\n"), std::string::npos) << table;
+  EXPECT_NE(table.find(" 5\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("list.0"), std::string::npos) << table;
+  EXPECT_EQ(InfoTable("no json"), "no json");
+}
+
+struct Pipe {
+  Pipe() {
+    int fds[2];
+    EXPECT_EQ(pipe2(fds, O_CLOEXEC), 0);
+    read_end = UniqueFd(fds[0]);
+    write_end = UniqueFd(fds[1]);
+  }
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
+
+TEST(Output, WritesAndReadsEveryByte) {
+  std::string bytes(3'000'000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 + i / 256);
+  Pipe pipe;
+  std::thread writer([&] {
+    EXPECT_TRUE(WriteAll(pipe.write_end.get(), bytes).ok());
+    pipe.write_end.Reset();
+  });
+  const auto read = ReadAll(pipe.read_end.get(), bytes.size());
+  writer.join();
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(*read == bytes);
+}
+
+TEST(Output, ReadStopsAtTheLimit) {
+  Pipe pipe;
+  ASSERT_TRUE(WriteAll(pipe.write_end.get(), "12345").ok());
+  const auto read = ReadAll(pipe.read_end.get(), 4);
+  EXPECT_TRUE(absl::IsResourceExhausted(read.status())) << read.status();
+}
+
+TEST(Output, FailuresOfTheSystem) {
+  std::signal(SIGPIPE, SIG_IGN);
+  Pipe pipe;
+  pipe.read_end.Reset();
+  EXPECT_TRUE(absl::IsUnavailable(WriteAll(pipe.write_end.get(), "x")));
+  const UniqueFd full(open("/dev/full", O_WRONLY | O_CLOEXEC));
+  const absl::Status status = WriteAll(full.get(), "x");
+  EXPECT_TRUE(absl::IsInternal(status) && status.message().find("space") != absl::string_view::npos)
+      << status;
+  EXPECT_TRUE(absl::IsInternal(ReadAll(-1, 10).status()));
+}
+
+}  // namespace
+}  // namespace verbena::cli
