@@ -10,11 +10,12 @@
 namespace verbena::softverbs {
 namespace {
 
-// How long a message may stay unacknowledged under polling before the target's service thread is
-// asked to receive it.
-constexpr int64_t kKickAfterNanos = 50'000;
-// Empty polls between looks at the clock.
+// Empty polls between looks at the clock, and time between looks at outstanding messages.
 constexpr uint32_t kPollsPerLook = 128;
+constexpr int64_t kLookNanos = 30'000;
+// The same for an owner that may be asleep: done by the service thread.
+constexpr int64_t kFirstWatchNanos = 100'000;
+constexpr int64_t kWatchNanos = 1'000'000;
 
 constexpr auto kIdle = static_cast<uint32_t>(ArmState::kIdle);
 constexpr auto kArmed = static_cast<uint32_t>(ArmState::kArmed);
@@ -273,12 +274,33 @@ void CompletionQueue::IdlePoll() {
   if (polls % kPollsPerLook != 0) [[likely]]
     return;
   const int64_t now = MonotonicNanos();
-  if (now < next_kick_.load(std::memory_order_relaxed)) return;
-  next_kick_.store(now + kKickAfterNanos, std::memory_order_relaxed);
+  if (now < next_look_.load(std::memory_order_relaxed)) return;
+  next_look_.store(now + kLookNanos, std::memory_order_relaxed);
+  KickTargets(now);
+}
+
+// Whether any QP that completes its sends here has messages outstanding.
+bool CompletionQueue::KickTargets(int64_t now) {
+  bool outstanding = false;
   const std::lock_guard lock(progress_lock_);
   for (QueuePair* qp : slots_) {
-    if (qp != nullptr && qp->send_cq == this) qp->KickTarget(now);
+    if (qp != nullptr && qp->send_cq == this && qp->KickTarget(now)) outstanding = true;
   }
+  return outstanding;
+}
+
+// The owner may go to sleep with messages outstanding whose target does not poll. Checked with a
+// delay, by the service thread: mostly they are gone by then, and arming stays cheap.
+void CompletionQueue::WatchOutstanding() {
+  if (!KickTargets(MonotonicNanos()) || watched_.exchange(true)) return;
+  Device::Existing().WatchCq(number_, MonotonicNanos() + kFirstWatchNanos);
+}
+
+void CompletionQueue::OnWatchTimer() {
+  watched_.store(false);
+  const int64_t now = MonotonicNanos();
+  if (!KickTargets(now) || watched_.exchange(true)) return;
+  Device::Existing().WatchCq(number_, now + kWatchNanos);
 }
 
 int CompletionQueue::ReqNotifyVerb(ibv_cq* abi_cq, int solicited_only) {
@@ -294,12 +316,7 @@ int CompletionQueue::ReqNotifyVerb(ibv_cq* abi_cq, int solicited_only) {
     const uint32_t wanted = solicited_only != 0 && control != kArmed ? kArmedSolicited : kArmed;
     if (cq->notify_->control.compare_exchange_strong(control, wanted)) break;
   }
-  // From now on the owner may sleep, so its unacknowledged messages need the targets' attention.
-  const int64_t now = MonotonicNanos();
-  const std::lock_guard lock(cq->progress_lock_);
-  for (QueuePair* qp : cq->slots_) {
-    if (qp != nullptr && qp->send_cq == cq) qp->KickTarget(now);
-  }
+  cq->WatchOutstanding();
   return 0;
 }
 

@@ -98,6 +98,8 @@ class CompletionQueue : public ibv_cq {
   void AckEvents(unsigned count);
   // Called by the channel when it hands out an event.
   void CountEvent() { events_reported_.fetch_add(1); }
+  // On the service thread, while the owner may be asleep with messages outstanding.
+  void OnWatchTimer();
 
   std::atomic<uint32_t> async_reported{0};
 
@@ -106,6 +108,8 @@ class CompletionQueue : public ibv_cq {
   int Pop(int count, ibv_wc* wc);
   bool AnyReady() const;
   void IdlePoll();
+  bool KickTargets(int64_t now);
+  void WatchOutstanding();
 
   CqNotify* notify_ = nullptr;
   uint32_t number_ = 0;
@@ -125,7 +129,8 @@ class CompletionQueue : public ibv_cq {
   std::atomic<uint32_t> attached_{0};
 
   std::atomic<uint32_t> idle_polls_{0};
-  std::atomic<int64_t> next_kick_{0};
+  std::atomic<int64_t> next_look_{0};
+  std::atomic<bool> watched_{false};
   std::atomic<uint32_t> events_reported_{0};
 };
 

@@ -114,6 +114,13 @@ void Device::ServePending() {
   }
 }
 
+void Device::WatchCq(uint32_t cq_number, int64_t when) {
+  service_.RunAt(when, [this, cq_number] {
+    const std::lock_guard lock(object_mutex);
+    if (cqs_[cq_number] != nullptr) cqs_[cq_number]->OnWatchTimer();
+  });
+}
+
 bool Device::AddCq(CompletionQueue* cq, uint32_t* number) {
   const std::lock_guard lock(object_mutex);
   for (uint32_t i = 0; i < kMaxCqs; ++i) {

@@ -59,6 +59,9 @@ class Device {
   // Asks this process's service thread to progress a CQ.
   void KickService(uint32_t cq_number);
 
+  // Calls a CQ's OnWatchTimer at `when`, if it still lives.
+  void WatchCq(uint32_t cq_number, int64_t when);
+
   // Object tables. Whoever uses an object found here holds object_mutex while it does.
   std::mutex object_mutex;
   // nullptr and errno ENOMEM if all numbers are taken.

@@ -10,6 +10,11 @@ namespace {
 
 std::atomic<uint64_t> g_next_serial{1};
 
+// How long messages may stay unacknowledged before the target's service thread is asked to receive
+// them, and how much longer until it is asked again.
+constexpr int64_t kKickAfterNanos = 50'000;
+constexpr int64_t kKickPauseNanos = 1'000'000;
+
 constexpr int kInitMask = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 constexpr int kRtrMask = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -277,24 +282,26 @@ void QueuePair::Progress(CompletionQueue* cq) {
   if (cq == send_cq) ProgressSends();
 }
 
-void QueuePair::KickTarget(int64_t now) {
+bool QueuePair::KickTarget(int64_t now) {
   bool flush = false;
+  bool outstanding = false;
   {
     const std::lock_guard lock(sq_lock_);
-    if (head_ == tail_ || link_ == nullptr || state_.load() != IBV_QPS_RTS) return;
+    if (head_ == tail_ || link_ == nullptr || state_.load() != IBV_QPS_RTS) return false;
     LaunchPending();
     flush = Complete();
-    if (!flush && head_ != tail_) {
-      const uint64_t done = link_->out().completed.load(std::memory_order_acquire);
-      // At most one kick a millisecond for the same message.
-      if (done < messages_ && (done != kicked_completed_ || now >= kick_again_)) {
-        kicked_completed_ = done;
-        kick_again_ = now + 1'000'000;
-        link_->KickReceiver();
-      }
+    const uint64_t done = link_->out().completed.load(std::memory_order_acquire);
+    outstanding = !flush && done < messages_;
+    if (outstanding && done != watched_completed_) {
+      watched_completed_ = done;
+      watched_since_ = now;
+    } else if (outstanding && now - watched_since_ >= kKickAfterNanos) {
+      watched_since_ = now + kKickPauseNanos;
+      link_->KickReceiver();
     }
   }
   if (flush) FlushReceives();
+  return outstanding;
 }
 
 void QueuePair::Later(int64_t nanos, void (QueuePair::*action)()) {

@@ -84,9 +84,9 @@ class QueuePair : public ibv_qp {
   void Progress(CompletionQueue* cq);
   // SQ slots below `head` may be used again.
   void FreeSlots(uint64_t head) { freed_.store(head, std::memory_order_release); }
-  // Asks the target's service thread to receive what it has not acknowledged. Caller holds the
-  // progress lock of the send CQ.
-  void KickTarget(int64_t now);
+  // Asks the target's service thread to receive messages that it has not acknowledged although it
+  // had time to. True while some are outstanding. Caller holds the progress lock of the send CQ.
+  bool KickTarget(int64_t now);
   // A RECV has been posted for which this QP had stalled.
   void MarkReceiveReady() { rcq()->MarkReadyHere(recv_slot_); }
 
@@ -188,9 +188,9 @@ class QueuePair : public ibv_qp {
   uint64_t messages_ = 0;   // begun so far
   bool published_ = false;  // packets in the ring of which the receiver has not been told
   bool published_solicited_ = false;
-  std::array<Translation, 2> translations_;  // for reading, for writing
-  uint64_t kicked_completed_ = ~uint64_t{0};
-  int64_t kick_again_ = 0;
+  std::array<Translation, 2> translations_;    // for reading, for writing
+  uint64_t watched_completed_ = ~uint64_t{0};  // what the target had acknowledged ...
+  int64_t watched_since_ = 0;                  // ... when we looked at this time
   bool retry_timer_ = false;
   bool rnr_timer_ = false;
   uint64_t rnr_seen_ = 0;

@@ -29,8 +29,16 @@ Endpoint::Endpoint(rdma_cm_id* cm_id, const Options& chosen)
     attr.attr.max_sge = options.max_recv_sge;
     srq = Api().CreateSrq(pd, &attr);
   }
-  memory.resize(options.buffer + 64);
-  data = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
+  if (options.memfd) {
+    auto created = SharedMemory::Create("conformance", options.buffer, false);
+    if (!created.ok()) std::abort();
+    shared = std::move(*created);
+    data = shared.data();
+    if (options.seal_writes && !shared.SealFutureWrites().ok()) std::abort();
+  } else {
+    memory.resize(options.buffer + 64);
+    data = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
+  }
   mr = Api().RegMr(pd, data, options.buffer, options.access);
   ibv_qp_init_attr attr{};
   attr.send_cq = attr.recv_cq = cq;

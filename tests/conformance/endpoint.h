@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/shared_memory.h"
 #include "common/verbs/verbs_api.h"
 
 namespace verbena::conformance {
@@ -34,6 +35,8 @@ struct Options {
   uint8_t rnr_retry = 7;
   uint8_t retry = 6;
   size_t buffer = 1 << 20;
+  bool memfd = false;        // the buffer lies in a memfd, which peers can map
+  bool seal_writes = false;  // ... and nobody else can map it for writing
   int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
                IBV_ACCESS_REMOTE_ATOMIC;
 };
@@ -76,6 +79,7 @@ class Endpoint {
   ibv_qp* qp = nullptr;
   ibv_mr* mr = nullptr;
   std::vector<uint8_t> memory;
+  SharedMemory shared;
   uint8_t* data = nullptr;
 };
 

@@ -1,0 +1,181 @@
+// Client and server in two processes: READs without the server, memory kinds, a peer's death.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include "common/base/clock.h"
+#include "tests/conformance/peer_process.h"
+
+namespace verbena::conformance {
+namespace {
+
+size_t OpenDescriptors() {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    (void)entry;
+    ++count;
+  }
+  return count;
+}
+
+class TwoProcessTest : public testing::Test {
+ protected:
+  void SetUp() override { events_ = Api().CmCreateEventChannel(); }
+  void TearDown() override {
+    end_.reset();
+    Api().CmDestroyEventChannel(events_);
+  }
+  void Connect(PeerProgram* peer, const Options& options = {}) {
+    end_ = peer->Connect(events_, options, &address_, &rkey_);
+    ASSERT_TRUE(end_);
+  }
+  void ExpectPattern(size_t offset, size_t size) {
+    for (size_t i = 0; i < size; ++i) {
+      ASSERT_EQ(end_->data[i], static_cast<uint8_t>((offset + i) * 7)) << i;
+    }
+  }
+
+  rdma_event_channel* events_ = nullptr;
+  std::unique_ptr<Endpoint> end_;
+  uint64_t address_ = 0;
+  uint32_t rkey_ = 0;
+};
+
+TEST_F(TwoProcessTest, ReadsNeedNoThreadOfTheTarget) {
+  PeerProgram peer("idle");
+  Connect(&peer);
+  peer.Kill(SIGSTOP);
+  for (const uint32_t size : {8u, 100u, 5000u, 300'000u}) {
+    // Beyond the receive buffers, which messages could overwrite.
+    const size_t offset = 300'001;
+    ASSERT_EQ(end_->PostRead(size, 0, size, address_ + offset, rkey_), 0);
+    ASSERT_EQ(end_->Wait().status, IBV_WC_SUCCESS);
+    ExpectPattern(offset, size);
+  }
+  // A SEND waits in the ring of a stopped peer, and lands when it goes on.
+  ASSERT_EQ(end_->PostSend(1, 0, 16), 0);
+  EXPECT_TRUE(end_->Quiet(30));
+  peer.Kill(SIGCONT);
+  EXPECT_EQ(end_->Wait().status, IBV_WC_SUCCESS);
+}
+
+TEST_F(TwoProcessTest, WriteAndReadBack) {
+  PeerProgram peer("idle");
+  Connect(&peer);
+  std::memset(end_->data, 0x77, 4096);
+  ASSERT_EQ(end_->PostWrite(1, 0, 4096, address_ + 500'000, rkey_), 0);
+  ASSERT_EQ(end_->Wait().status, IBV_WC_SUCCESS);
+  std::memset(end_->data, 0, 4096);
+  ASSERT_EQ(end_->PostRead(2, 0, 4096, address_ + 500'000, rkey_), 0);
+  ASSERT_EQ(end_->Wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(end_->data[4095], 0x77);
+}
+
+TEST_F(TwoProcessTest, EchoPolling) {
+  PeerProgram peer("echo");
+  Connect(&peer);
+  for (uint32_t i = 0; i < 2000; ++i) {
+    ASSERT_EQ(end_->PostRecv(1, 4096, 4096), 0);
+    std::memcpy(end_->data, &i, 4);
+    ASSERT_EQ(end_->PostSend(2, 0, 4 + i), 0);
+    for (int completions = 0; completions < 2; ++completions) {
+      const ibv_wc wc = end_->Wait();
+      ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+      if (wc.wr_id != 1) continue;
+      ASSERT_EQ(wc.byte_len, 4 + i);
+      ASSERT_EQ(std::memcmp(end_->data + 4096, &i, 4), 0);
+    }
+  }
+}
+
+TEST_F(TwoProcessTest, EchoWithEventsAtBothEnds) {
+  PeerProgram peer("events");
+  Options options;
+  options.use_channel = true;
+  Connect(&peer, options);
+  for (int round = 0; round < 5000; ++round) {
+    ASSERT_EQ(end_->PostRecv(1, 4096, 64), 0);
+    ASSERT_EQ(end_->PostSend(2, 0, 32, IBV_SEND_SIGNALED), 0);
+    for (int completions = 0; completions < 2;) {
+      ASSERT_EQ(ibv_req_notify_cq(end_->cq, 0), 0);
+      ibv_wc wc;
+      int n = 0;
+      while (ibv_poll_cq(end_->cq, 1, &wc) == 1) {
+        ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+        ++n;
+      }
+      completions += n;
+      if (n > 0) continue;
+      ASSERT_TRUE(Readable(end_->channel->fd, kPatienceMs)) << "lost wake-up in round " << round;
+      ibv_cq* cq;
+      void* context;
+      ASSERT_EQ(Api().GetCqEvent(end_->channel, &cq, &context), 0);
+      Api().AckCqEvents(cq, 1);
+    }
+  }
+}
+
+TEST_F(TwoProcessTest, KilledPeer) {
+  PeerProgram peer("idle");
+  Connect(&peer);
+  ASSERT_EQ(end_->PostRecv(5, 0, 64), 0);
+  const int64_t start = MonotonicNanos();
+  peer.Kill(SIGKILL);
+  const Event event = NextEvent(events_, 1000);
+  ASSERT_NE(event.get(), nullptr);
+  EXPECT_EQ(event->event, RDMA_CM_EVENT_DISCONNECTED);
+  EXPECT_EQ(end_->Wait(1000).status, IBV_WC_WR_FLUSH_ERR);
+  EXPECT_LT(MonotonicNanos() - start, 1'000'000'000);
+  EXPECT_EQ(end_->State(), IBV_QPS_ERR);
+  EXPECT_EQ(end_->PostRead(6, 0, 8, address_, rkey_), 0);
+  EXPECT_EQ(end_->Wait().status, IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST_F(TwoProcessTest, KilledPeerWakesASleeper) {
+  PeerProgram peer("idle");
+  Options options;
+  options.use_channel = true;
+  Connect(&peer, options);
+  ASSERT_EQ(end_->PostRecv(5, 0, 64), 0);
+  ASSERT_EQ(ibv_req_notify_cq(end_->cq, 0), 0);
+  peer.Kill(SIGKILL);
+  EXPECT_TRUE(Readable(end_->channel->fd, 1000));
+}
+
+TEST_F(TwoProcessTest, NoDescriptorsAreLost) {
+  size_t before = 0;
+  for (int round = 0; round < 4; ++round) {
+    PeerProgram peer("idle");
+    for (int i = 0; i < 3; ++i) {
+      Options options;
+      options.memfd = true;
+      options.use_channel = true;
+      Connect(&peer, options);
+      ASSERT_EQ(end_->PostRead(1, 0, 64, address_, rkey_), 0);
+      ASSERT_EQ(end_->Wait().status, IBV_WC_SUCCESS);
+      end_.reset();
+    }
+    Connect(&peer);
+    peer.Kill(SIGKILL);
+    EXPECT_EQ(NextEvent(events_)->event, RDMA_CM_EVENT_DISCONNECTED);
+    end_.reset();
+    // The first round opens what lasts.
+    if (round == 0) before = OpenDescriptors();
+  }
+  EXPECT_LE(OpenDescriptors(), before + 1);
+}
+
+TEST_F(TwoProcessTest, MemoryOutsideAMemfdIsReachedThroughTheKernel) {
+  PeerProgram peer("heap");
+  Connect(&peer);
+  ASSERT_EQ(end_->PostRead(1, 0, 4096, address_ + 300'000, rkey_), 0);
+  const ibv_wc wc = end_->Wait();
+  if (wc.status == IBV_WC_REM_OP_ERR) GTEST_SKIP() << "this system refuses process_vm_readv";
+  ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+  ExpectPattern(300'000, 4096);
+}
+
+}  // namespace
+}  // namespace verbena::conformance
