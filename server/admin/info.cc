@@ -1,5 +1,7 @@
 #include "server/admin/info.h"
 
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -122,6 +124,7 @@ std::string InfoJson(const InfoSources& sources) {
   info["protocol_version"] = wire::kProtocolVersion;
   info["layout_version"] = layout::kLayoutVersion;
   info["address"] = network.address().ToString();
+  info["pid"] = getpid();
   Json adapters = Json::array();
   for (const net::Adapter* adapter : network.adapters()) adapters.push_back(AdapterJson(*adapter));
   // The first one's names at the top, since there is one nearly always.
