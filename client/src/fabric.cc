@@ -22,6 +22,10 @@ absl::Status CheckRdmaRoute(const NetAddress& address, std::chrono::milliseconds
   verbs::VerbsApi& api = verbs::RdmaCoreVerbs();
   VERBENA_ASSIGN_OR_RETURN(const std::vector<std::string> devices, verbs::Device::List(api));
   if (devices.empty()) return absl::UnavailableError("this machine has no RDMA device");
+  // rdma_cm resolves one to any device, where no server listens.
+  if (address.IsLoopback()) {
+    return absl::UnavailableError("a loopback address is on no RDMA device");
+  }
   VERBENA_ASSIGN_OR_RETURN(verbs::CmChannel channel, verbs::CmChannel::Create(api));
   VERBENA_ASSIGN_OR_RETURN(verbs::CmId id, verbs::CmId::Create(channel));
   const int timeout_ms = static_cast<int>(timeout.count());

@@ -109,12 +109,16 @@ bool NetAddress::IsWildcard() const {
   return reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
-bool NetAddress::IsLocal() const {
-  if (IsWildcard()) return true;
-  if (family() == AF_INET) {
-    const uint32_t host = ntohl(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr);
-    if (host >> 24 == 127) return true;
+bool NetAddress::IsLoopback() const {
+  if (family() == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
   }
+  const uint32_t host = ntohl(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr);
+  return host >> 24 == 127;
+}
+
+bool NetAddress::IsLocal() const {
+  if (IsWildcard() || IsLoopback()) return true;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return false;
   const absl::Cleanup release = [list] { freeifaddrs(list); };

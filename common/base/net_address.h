@@ -32,6 +32,8 @@ class NetAddress {
   // "127.0.0.1:7000" or "[::1]:7000".
   std::string ToString() const;
   bool IsWildcard() const;
+  // 127.0.0.0/8 or ::1, which are never those of an RDMA device.
+  bool IsLoopback() const;
   // Whether one of this machine's interfaces has the address (wildcards and loopback included).
   bool IsLocal() const;
 

@@ -45,7 +45,8 @@ std::vector<NetAddress> LocalAddresses(int family, uint16_t port) {
 // Whether a failed bind says that there is no device for the address, rather than that something
 // is wrong with it.
 bool MeansNoDevice(const absl::Status& status) {
-  if (verbs::IsNoDevice(status)) return true;
+  // A loopback address can be bound, but has no device.
+  if (verbs::IsNoDevice(status) || absl::IsNotFound(status)) return true;
   const int error = verbs::ErrnoOf(status).value_or(0);
   return error == EADDRNOTAVAIL || error == ENODEV;
 }
