@@ -1,0 +1,267 @@
+// The client library when the server dies, freezes or runs out of memory.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/integration/process.h"
+#include "verbena/connection.h"
+
+namespace verbena {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+using testing::ServerProcess;
+
+Options SoftOptions() {
+  Options options;
+  options.fabric = "soft";
+  options.connect_timeout = seconds(60);
+  options.operation_timeout = seconds(60);
+  return options;
+}
+
+// An error within 2 s is promised; sanitizers and busy machines get more before it is a failure.
+constexpr seconds kSoon{10};
+
+struct Pair {
+  std::unique_ptr<ServerProcess> server;
+  std::unique_ptr<Connection> client;
+};
+
+Pair Start(const Options& options, std::vector<std::string> flags = {}) {
+  Pair pair;
+  auto server = ServerProcess::Start(std::move(flags));
+  EXPECT_TRUE(server.ok()) << server.status();
+  if (!server.ok()) return pair;
+  pair.server = *std::move(server);
+  auto client = Connection::Connect(pair.server->address(), options);
+  EXPECT_TRUE(client.ok()) << client.status();
+  if (client.ok()) pair.client = *std::move(client);
+  return pair;
+}
+
+// Whether every thread of a process has stopped: the signal reaches them one after the other.
+bool AllThreadsStopped(pid_t pid) {
+  std::error_code error;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", error)) {
+    std::ifstream file(task.path() / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    const size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos || stat.compare(name_end, 3, ") T") != 0) return false;
+  }
+  return !error;
+}
+
+void Freeze(ServerProcess& server) {
+  server.process().Signal(SIGSTOP);
+  const auto start = steady_clock::now();
+  while (!AllThreadsStopped(server.pid())) {
+    ASSERT_LT(steady_clock::now() - start, testing::kPatience);
+    std::this_thread::yield();
+  }
+}
+
+TEST(ClientFaultsTest, ServerKilledUnderReadsOnly) {
+  const Pair pair = Start(SoftOptions());
+  ASSERT_NE(pair.client, nullptr);
+  Connection& client = *pair.client;
+  ASSERT_TRUE(client.Put("key", "value").ok());
+  std::string value;
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(client.Get("key", &value).ok());
+  pair.server->process().Signal(SIGKILL);
+  const auto killed = steady_clock::now();
+  absl::Status status;
+  while (status.ok() && steady_clock::now() - killed < kSoon) status = client.Get("key", &value);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_TRUE(absl::IsUnavailable(client.status()));
+  // Dead it stays, and says so at once.
+  EXPECT_TRUE(absl::IsUnavailable(client.Get("key", &value)));
+  EXPECT_TRUE(absl::IsUnavailable(client.Put("key", "v").status()));
+  EXPECT_TRUE(absl::IsUnavailable(client.Ping()));
+  EXPECT_TRUE(absl::IsUnavailable(client.SubmitGet("key", {})));
+  EXPECT_EQ(client.Poll(), 0);
+  EXPECT_EQ(client.Wait(seconds(1)), 0);
+}
+
+TEST(ClientFaultsTest, ServerKilledWithOperationsInFlight) {
+  const Pair pair = Start(SoftOptions());
+  ASSERT_NE(pair.client, nullptr);
+  Connection& client = *pair.client;
+  const std::string large(1 << 20, 'l');
+  int submitted = 0;
+  int finished = 0;
+  int failed = 0;
+  const auto count = [&](const absl::Status& status) {
+    ++finished;
+    if (status.ok() || absl::IsNotFound(status)) return;
+    ++failed;
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  };
+  const auto fill = [&] {
+    while (client.in_flight() < 32) {
+      const std::string key = "key-" + std::to_string(submitted % 50);
+      absl::Status status;
+      if (submitted % 3 == 0) {
+        status = client.SubmitGet(
+            key, [&](const absl::Status& result, const GetResult&) { count(result); });
+      } else {
+        status = client.SubmitPut(
+            key, submitted % 30 == 1 ? std::string_view(large) : "value",
+            [&](const absl::Status& result, const ChangeResult&) { count(result); });
+      }
+      if (!status.ok()) return;
+      ++submitted;
+    }
+  };
+  for (int i = 0; i < 100; ++i) {
+    fill();
+    client.Wait(seconds(10));
+  }
+  ASSERT_EQ(failed, 0);
+  pair.server->process().Signal(SIGKILL);
+  const auto killed = steady_clock::now();
+  while (client.status().ok() && steady_clock::now() - killed < kSoon) {
+    fill();
+    client.Wait(milliseconds(100));
+  }
+  EXPECT_TRUE(absl::IsUnavailable(client.status())) << client.status();
+  client.Drain();
+  EXPECT_EQ(client.in_flight(), 0u);
+  EXPECT_EQ(finished, submitted);
+  EXPECT_GT(failed, 0);
+}
+
+// A sleeping wait is woken by the server's death, long before the operation's deadline.
+TEST(ClientFaultsTest, ServerKilledUnderAWait) {
+  Options options = SoftOptions();
+  options.poll_time = std::chrono::microseconds(0);
+  const Pair pair = Start(options);
+  ASSERT_NE(pair.client, nullptr);
+  ASSERT_TRUE(pair.client->Ping().ok());
+  ASSERT_NO_FATAL_FAILURE(Freeze(*pair.server));
+  absl::Status outcome;
+  ASSERT_TRUE(
+      pair.client
+          ->SubmitPut("key", "value",
+                      [&](const absl::Status& status, const ChangeResult&) { outcome = status; })
+          .ok());
+  pair.client->Poll();
+  pair.server->process().Signal(SIGKILL);
+  const auto killed = steady_clock::now();
+  EXPECT_EQ(pair.client->Wait(seconds(60)), 1);
+  EXPECT_LT(steady_clock::now() - killed, kSoon);
+  EXPECT_TRUE(absl::IsUnavailable(outcome)) << outcome;
+}
+
+TEST(ClientFaultsTest, FrozenServerMissesTheDeadlineOfChanges) {
+  Options options = SoftOptions();
+  options.operation_timeout = milliseconds(300);
+  const Pair pair = Start(options);
+  ASSERT_NE(pair.client, nullptr);
+  Connection& client = *pair.client;
+  ASSERT_TRUE(client.Put("key", "value").ok());
+  ASSERT_NO_FATAL_FAILURE(Freeze(*pair.server));
+  // READs need no CPU of the server.
+  std::string value;
+  EXPECT_TRUE(client.Get("key", &value).ok());
+  EXPECT_EQ(value, "value");
+  const auto start = steady_clock::now();
+  const absl::Status status = client.Put("key", "other").status();
+  const auto taken = steady_clock::now() - start;
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_GE(taken, milliseconds(300));
+  EXPECT_LT(taken, milliseconds(300) + kSoon);
+  EXPECT_FALSE(client.status().ok());
+  pair.server->process().Signal(SIGCONT);
+}
+
+// One operation is late; those that are not learn why they end.
+TEST(ClientFaultsTest, TheOthersLearnWhyTheConnectionWasGivenUp) {
+  Options options = SoftOptions();
+  options.operation_timeout = milliseconds(1000);
+  const Pair pair = Start(options);
+  ASSERT_NE(pair.client, nullptr);
+  Connection& client = *pair.client;
+  ASSERT_TRUE(client.Ping().ok());
+  ASSERT_NO_FATAL_FAILURE(Freeze(*pair.server));
+  absl::Status first;
+  absl::Status second;
+  ASSERT_TRUE(
+      client.SubmitPut("a", "1", [&](const absl::Status& s, const ChangeResult&) { first = s; })
+          .ok());
+  EXPECT_EQ(client.Wait(milliseconds(500)), 0);
+  ASSERT_TRUE(
+      client.SubmitPut("b", "2", [&](const absl::Status& s, const ChangeResult&) { second = s; })
+          .ok());
+  client.Drain();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(first)) << first;
+  // On a machine so slow that the second one is late as well, both are.
+  EXPECT_TRUE(absl::IsUnavailable(second) || absl::IsDeadlineExceeded(second)) << second;
+  pair.server->process().Signal(SIGCONT);
+}
+
+TEST(ClientFaultsTest, ConnectingToAFrozenServerEndsWithTheTimeout) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_NO_FATAL_FAILURE(Freeze(**server));
+  Options options = SoftOptions();
+  options.connect_timeout = milliseconds(500);
+  const auto start = steady_clock::now();
+  const absl::Status status = Connection::Connect((*server)->address(), options).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status)) << status;
+  EXPECT_LT(steady_clock::now() - start, milliseconds(500) + kSoon);
+  (*server)->process().Signal(SIGCONT);
+}
+
+TEST(ClientFaultsTest, ServerStoppedInOrder) {
+  const Pair pair = Start(SoftOptions());
+  ASSERT_NE(pair.client, nullptr);
+  ASSERT_TRUE(pair.client->Put("key", "value").ok());
+  const auto stopped = pair.server->Stop();
+  ASSERT_TRUE(stopped.ok()) << stopped.status();
+  EXPECT_TRUE(stopped->exited && stopped->code == 0);
+  const absl::Status status = pair.client->Put("key", "other").status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
+TEST(ClientFaultsTest, OutOfMemoryIsAnErrorAndNothingIsLost) {
+  const Pair pair = Start(SoftOptions(), {"--memory=8MiB"});
+  ASSERT_NE(pair.client, nullptr);
+  Connection& client = *pair.client;
+  const std::string value(1000, 'v');
+  int stored = 0;
+  absl::Status status;
+  while (stored < 100000) {
+    status = client.Put("key-" + std::to_string(stored), value).status();
+    if (!status.ok()) break;
+    ++stored;
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_FALSE(status.message().empty());
+  EXPECT_GT(stored, 1000);
+  std::string got;
+  for (int i = 0; i < stored; ++i) {
+    ASSERT_TRUE(client.Get("key-" + std::to_string(i), &got).ok()) << i;
+    ASSERT_EQ(got, value);
+  }
+  // A large value that does not fit either is refused, and the connection goes on.
+  EXPECT_TRUE(absl::IsResourceExhausted(client.Put("large", std::string(4 << 20, 'l')).status()));
+  EXPECT_TRUE(client.Delete("key-0").ok());
+  EXPECT_TRUE(client.Put("key-0", value).ok());
+}
+
+}  // namespace
+}  // namespace verbena
