@@ -64,7 +64,11 @@ Worker::Worker(const WorkerOptions& options, RequestHandler& handler, const Slic
       handler_(handler),
       slice_(slice),
       queue_sets_(std::move(queues)),
-      connections_(options.max_connections) {}
+      connections_(options.max_connections) {
+  size_t receives = 0;
+  for (const QueueSet* set : queue_sets_) receives += set->receives->depth();
+  arrivals_.reserve(receives);
+}
 
 Worker::~Worker() { Stop(); }
 
@@ -127,17 +131,25 @@ bool Worker::PollAll() {
   return found;
 }
 
+// Takes everything that has arrived before working on any of it, so that a client's requests are
+// counted before it can have seen an answer to one of them.
 bool Worker::PollReceives(QueueSet& queues) {
   std::array<ibv_wc, kCompletions> completions;
-  const int count = verbs::Poll(queues.receive_cq.cq.get(), completions);
-  if (count <= 0) {
-    if (count < 0 && LogAllowed()) {
-      spdlog::error("worker {}: the receive completion queue failed", options_.index);
-    }
-    return false;
+  int count = 0;
+  bool found = false;
+  do {
+    count = verbs::Poll(queues.receive_cq.cq.get(), completions);
+    found |= count > 0;
+    for (int i = 0; i < count; ++i) OnReceive(queues, completions[static_cast<size_t>(i)]);
+  } while (count == static_cast<int>(kCompletions));
+  if (count < 0 && LogAllowed()) {
+    spdlog::error("worker {}: the receive completion queue failed", options_.index);
   }
-  counters_.completions.Add(static_cast<uint64_t>(count));
-  for (int i = 0; i < count; ++i) OnReceive(queues, completions[static_cast<size_t>(i)]);
+  if (arrivals_.empty()) return found;
+  counters_.completions.Add(arrivals_.size());
+  counters_.requests.Add(arrivals_.size());
+  for (const Arrival& arrival : arrivals_) OnRequest(*arrival.connection, arrival.arrived);
+  arrivals_.clear();
   return true;
 }
 

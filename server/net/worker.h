@@ -62,6 +62,11 @@ class Worker {
     ibv_sge piece;
     uint32_t inline_buffer;  // free once it is posted
   };
+  // A request that has been counted and not been looked at.
+  struct Arrival {
+    Connection* connection;
+    Arrived arrived;
+  };
   // Whether an operation is done, waits for a READ, or has ended the connection.
   enum class Step { kDone, kWaits, kClosed };
 
@@ -92,6 +97,7 @@ class Worker {
 
   // worker_messages.cc: completions and messages.
   void OnReceive(QueueSet& queues, const ibv_wc& completion);
+  void OnRequest(Connection& connection, Arrived arrived);
   void OnSend(QueueSet& queues, const ibv_wc& completion);
   void OnReadDone(Connection& connection);
   Connection* FindByQp(QueueSet& queues, uint32_t qp_number);
@@ -136,6 +142,7 @@ class Worker {
   bool stop_ = false;
   bool draining_ = false;
   verbs::SlotTable<Connection*> connections_;
+  std::vector<Arrival> arrivals_;
   std::vector<Connection*> dirty_;     // have requests in the batch
   std::vector<Connection*> starved_;   // wait for buffers or places
   std::vector<Connection*> flushing_;  // wait for their flushed requests

@@ -49,7 +49,6 @@ void Worker::OnReceive(QueueSet& queues, const ibv_wc& completion) {
   }
   connection->heard = tick_;
   connection->unanswered_probes = 0;
-  counters_.requests.Add();
   counters_.bytes_received.Add(completion.byte_len);
   if (!connection->credits.OnRequest()) {
     queues.receives->Return(receive);
@@ -58,12 +57,17 @@ void Worker::OnReceive(QueueSet& queues, const ibv_wc& completion) {
                        " requests that it may have unanswered"));
     return;
   }
-  const Arrived arrived = {receive, completion.byte_len};
-  if (connection->request.active || connection->has_waiting() || !HasRoom(*connection)) {
-    connection->waiting.push_back(arrived);
-    ResumeWaiting(*connection);
+  arrivals_.push_back({connection, {receive, completion.byte_len}});
+}
+
+void Worker::OnRequest(Connection& connection, Arrived arrived) {
+  if (connection.state != ConnectionState::kOpen) {
+    connection.queues->receives->Return(arrived.receive);
+  } else if (connection.request.active || connection.has_waiting() || !HasRoom(connection)) {
+    connection.waiting.push_back(arrived);
+    ResumeWaiting(connection);
   } else {
-    StartRequest(*connection, arrived);
+    StartRequest(connection, arrived);
   }
 }
 

@@ -28,10 +28,10 @@ inline constexpr std::chrono::seconds kPatience{60};
 std::string ProgramPath(std::string_view name);
 
 struct ProcessOptions {
-  std::string program;                                           // path
-  std::vector<std::string> args;                                 // without the program itself
-  std::vector<std::pair<std::string, std::string>> environment;  // added to this process's
-  std::string input;                                             // written to its standard input
+  std::string program;                                                // path
+  std::vector<std::string> args;                                      // without the program itself
+  std::vector<std::pair<std::string, std::string>> environment = {};  // added to this process's
+  std::string input = {};        // written to its standard input
   bool keep_input_open = false;  // else its standard input ends after `input`
 };
 

@@ -1,0 +1,348 @@
+// What a server does with clients that do what they should not, or die.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/softverbs/softverbs.h"
+#include "tests/integration/process.h"
+#include "tests/integration/raw_client.h"
+
+namespace verbena::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using wire::OpCode;
+using wire::RejectReason;
+using wire::ResultCode;
+using Clock = std::chrono::steady_clock;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(VERBENA_TSAN)
+constexpr std::chrono::seconds kSoon{20};
+#else
+constexpr std::chrono::seconds kSoon{2};
+#endif
+
+std::vector<uint8_t> ProperData(uint16_t protocol = wire::kProtocolVersion,
+                                std::string_view tenant = "default") {
+  wire::ConnectData data;
+  data.protocol = protocol;
+  data.layout = 1;
+  data.tenant = wire::TenantId(tenant);
+  data.session = 7;
+  const auto bytes = wire::Encode(data);
+  return {bytes.begin(), bytes.end()};
+}
+
+class Misuse : public ::testing::Test {
+ protected:
+  void StartServer(std::vector<std::string> flags = {}) {
+    auto started = ServerProcess::Start(std::move(flags));
+    ASSERT_TRUE(started.ok()) << started.status().ToString();
+    server_ = *std::move(started);
+  }
+  std::unique_ptr<RawClient> Client(const RawClientOptions& options = {}) {
+    auto client = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), server_->address(), options);
+    EXPECT_TRUE(client.ok()) << client.status().ToString();
+    return client.ok() ? *std::move(client) : nullptr;
+  }
+  // Connects with the given private data; what the server refused it with.
+  std::optional<wire::RejectData> Refused(const std::vector<uint8_t>& data) {
+    std::optional<wire::RejectData> reject;
+    RawClientOptions options;
+    options.private_data = data;
+    const auto client =
+        RawClient::Connect(softverbs::SoftVerbs(), server_->address(), options, &reject);
+    EXPECT_FALSE(client.ok());
+    return reject;
+  }
+  nlohmann::json Info(RawClient& client) {
+    const auto answer = client.Call(OpCode::kInfo);
+    EXPECT_TRUE(answer.ok()) << answer.status().ToString();
+    return answer.ok() ? nlohmann::json::parse(answer->value) : nlohmann::json();
+  }
+  // How long until the server has only `count` connections.
+  std::chrono::nanoseconds TimeUntilConnections(RawClient& witness, int count) {
+    const auto start = Clock::now();
+    while (Info(witness)["connections"] != count) {
+      if (Clock::now() - start > kPatience) break;
+      std::this_thread::yield();
+    }
+    return Clock::now() - start;
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+};
+
+TEST_F(Misuse, OtherProtocolVersion) {
+  StartServer();
+  const auto reject = Refused(ProperData(wire::kProtocolVersion + 1));
+  ASSERT_TRUE(reject.has_value());
+  EXPECT_EQ(reject->reason, RejectReason::kOtherProtocol);
+  EXPECT_EQ(reject->protocol, wire::kProtocolVersion);
+  EXPECT_THAT(reject->text, AllOf(HasSubstr(absl::StrCat("version ", wire::kProtocolVersion)),
+                                  HasSubstr(absl::StrCat("version ", wire::kProtocolVersion + 1))));
+  EXPECT_NE(Client(), nullptr);
+}
+
+TEST_F(Misuse, GarbageInPrivateData) {
+  StartServer();
+  for (const std::vector<uint8_t>& data :
+       {std::vector<uint8_t>{1}, std::vector<uint8_t>(56, 0xff), std::vector<uint8_t>(20, 0)}) {
+    const auto reject = Refused(data);
+    ASSERT_TRUE(reject.has_value());
+    EXPECT_EQ(reject->reason, RejectReason::kMalformed);
+    EXPECT_THAT(reject->text, HasSubstr("not a Verbena client"));
+  }
+  EXPECT_NE(Client(), nullptr);
+}
+
+TEST_F(Misuse, UnknownTenant) {
+  StartServer();
+  const auto reject = Refused(ProperData(wire::kProtocolVersion, "somebody"));
+  ASSERT_TRUE(reject.has_value());
+  EXPECT_EQ(reject->reason, RejectReason::kUnknownTenant);
+}
+
+TEST_F(Misuse, OneConnectionTooMany) {
+  StartServer({"--max_connections=2"});
+  auto first = Client();
+  auto second = Client();
+  const auto reject = Refused(ProperData());
+  ASSERT_TRUE(reject.has_value());
+  EXPECT_EQ(reject->reason, RejectReason::kConnectionLimit);
+  EXPECT_THAT(reject->text, AllOf(HasSubstr("2 connections"), HasSubstr("--max_connections")));
+  // A place that is given back can be taken again.
+  second.reset();
+  EXPECT_LT(TimeUntilConnections(*first, 1), kSoon);
+  EXPECT_NE(Client(), nullptr);
+}
+
+TEST_F(Misuse, GarbageInMessagesEndsOnlyThatConnection) {
+  StartServer();
+  auto witness = Client();
+  auto probe = Client();
+  const std::vector<uint8_t> good = probe->Request(OpCode::kPut, "some key", "some value");
+  std::vector<std::vector<uint8_t>> bad;
+  for (size_t size = 1; size < good.size(); size += 7) {
+    bad.emplace_back(good.begin(), good.begin() + static_cast<ptrdiff_t>(size));
+  }
+  bad.emplace_back(good.size(), 0xff);
+  bad.emplace_back(good.size(), 0);
+  bad.push_back(good);
+  bad.back()[4] = 2;  // a response
+  bad.push_back(good);
+  bad.back()[6] = 0;  // no operation
+  bad.push_back(good);
+  bad.back()[24] = 99;  // an operation that is none
+  bad.push_back(good);
+  bad.back()[28] = 0xff;  // a value longer than the message
+  wire::Hello hello{.receive_size = 4096, .receive_count = 8};
+  bad.push_back(probe->Request(
+      OpCode::kHello, "", {reinterpret_cast<const char*>(&hello), sizeof(hello)}));  // a second one
+  int ended = 0;
+  for (const std::vector<uint8_t>& message : bad) {
+    auto client = Client();
+    ASSERT_TRUE(client->Send(message).ok());
+    EXPECT_TRUE(client->WaitClosed().ok()) << "message of " << message.size() << " bytes";
+    ++ended;
+    const auto put = witness->Call(OpCode::kPut, "witness", "alive");
+    ASSERT_TRUE(put.ok()) << put.status().ToString();
+    EXPECT_EQ(put->code(), ResultCode::kOk);
+  }
+  const auto info = Info(*witness);
+  EXPECT_EQ(info["counters"]["malformed"], ended);
+  EXPECT_EQ(info["counters"]["connections_closed"]["malformed"], ended);
+  EXPECT_THAT(server_->process().err(), HasSubstr("malformed request"));
+}
+
+TEST_F(Misuse, WithoutHello) {
+  StartServer();
+  auto client = RawClient::Connect(softverbs::SoftVerbs(), server_->address());
+  ASSERT_TRUE(client.ok());
+  ASSERT_TRUE((*client)->Send((*client)->Request(OpCode::kPing, "", "x")).ok());
+  EXPECT_TRUE((*client)->WaitClosed().ok());
+  EXPECT_NE(Client(), nullptr);
+}
+
+TEST_F(Misuse, HelloWithTinyReceives) {
+  StartServer();
+  auto client = RawClient::Connect(softverbs::SoftVerbs(), server_->address());
+  ASSERT_TRUE(client.ok());
+  wire::Hello hello{.receive_size = 16, .receive_count = 8};
+  const auto request = (*client)->Request(OpCode::kHello, "",
+                                          {reinterpret_cast<const char*>(&hello), sizeof(hello)});
+  ASSERT_TRUE((*client)->Send(request).ok());
+  EXPECT_TRUE((*client)->WaitClosed().ok());
+}
+
+TEST_F(Misuse, MoreRequestsThanGranted) {
+  StartServer();
+  auto witness = Client();
+  auto greedy = Client();
+  const std::vector<uint8_t> request = greedy->Request(OpCode::kPing, "", "x");
+  // The server finds them all at once.
+  server_->process().Signal(SIGSTOP);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(greedy->Send(request).ok());
+  server_->process().Signal(SIGCONT);
+  EXPECT_TRUE(greedy->WaitClosed().ok());
+  EXPECT_THAT(server_->process().WaitForOutput("requests that it may have unanswered").ToString(),
+              "OK");
+  EXPECT_EQ(Info(*witness)["counters"]["connections_closed"]["over_grant"], 1);
+}
+
+TEST_F(Misuse, GrantGrowsWithTheWishAndAllowsThatMany) {
+  StartServer();
+  auto client = Client();
+  ASSERT_TRUE(client->Send(client->Request(OpCode::kPing, "", "x", /*wanted=*/100)).ok());
+  const auto response = client->Receive();
+  ASSERT_TRUE(response.ok());
+  EXPECT_EQ(response->header.grant, 32);
+  server_->process().Signal(SIGSTOP);
+  for (int i = 0; i < 32; ++i) {
+    ASSERT_TRUE(client->Send(client->Request(OpCode::kPing, "", "x")).ok());
+  }
+  server_->process().Signal(SIGCONT);
+  for (int i = 0; i < 32; ++i) EXPECT_TRUE(client->Receive().ok());
+}
+
+TEST_F(Misuse, KilledInTheMiddleOfPuts) {
+  StartServer({"--memory=128MiB"});
+  auto witness = Client();
+  for (const char* mode : {"puts", "large"}) {
+    auto client = Process::Start(
+        {.program = ProgramPath("server_test_client"), .args = {server_->address(), mode}});
+    ASSERT_TRUE(client.ok());
+    const absl::Status running = (*client)->WaitForOutput("running");
+    ASSERT_TRUE(running.ok()) << running.ToString();
+    EXPECT_EQ(Info(*witness)["connections"], 2);
+    (*client)->Signal(SIGKILL);
+    EXPECT_LT(TimeUntilConnections(*witness, 1), kSoon) << mode;
+    EXPECT_EQ(witness->Call(OpCode::kPut, "after", "value")->code(), ResultCode::kOk);
+  }
+}
+
+TEST_F(Misuse, CreditsOfAKilledClientComeBack) {
+  // 31 credits can be lent, and one client takes them all.
+  StartServer({"--srq_depth=33", "--window=32", "--max_connections=2"});
+  auto witness = Client();
+  auto client = Process::Start(
+      {.program = ProgramPath("server_test_client"), .args = {server_->address(), "wish"}});
+  ASSERT_TRUE(client.ok());
+  const absl::Status running = (*client)->WaitForOutput("running");
+  ASSERT_TRUE(running.ok()) << running.ToString();
+  const auto wish = [&] {
+    EXPECT_TRUE(witness->Send(witness->Request(OpCode::kPing, "", "x", /*wanted=*/100)).ok());
+    const auto response = witness->Receive();
+    return response.ok() ? int{response->header.grant} : 0;
+  };
+  EXPECT_EQ(wish(), 1);
+  (*client)->Signal(SIGKILL);
+  EXPECT_LT(TimeUntilConnections(*witness, 1), kSoon);
+  EXPECT_EQ(wish(), 32);
+}
+
+TEST_F(Misuse, LargeValueByReference) {
+  StartServer({"--memory=128MiB"});
+  RawClientOptions options;
+  options.value_memory = 10 << 20;
+  auto client = Client(options);
+  std::string value(options.value_memory - 3, ' ');
+  for (size_t i = 0; i < value.size(); ++i) value[i] = static_cast<char>(i * 2654435761u >> 13);
+  const auto put = client->PutByReference("large", value);
+  ASSERT_TRUE(put.ok()) << put.status().ToString();
+  EXPECT_EQ(put->code(), ResultCode::kOk) << put->value;
+  const auto got = client->Call(OpCode::kGet, "large");
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(got->code(), ResultCode::kLocated);
+  EXPECT_EQ(got->header.version, put->header.version);
+  // Too large, and empty.
+  ASSERT_TRUE(client->Send(client->ReferenceRequest("huge", 100u << 20, 0)).ok());
+  auto response = client->Receive();
+  ASSERT_TRUE(response.ok());
+  EXPECT_EQ(response->results[0].code(), ResultCode::kTooLarge);
+  EXPECT_EQ(client->PutByReference("empty", "")->code(), ResultCode::kOk);
+  EXPECT_EQ(client->Call(OpCode::kGet, "empty")->code(), ResultCode::kOk);
+}
+
+TEST_F(Misuse, ReferenceToMemoryThatIsNotThere) {
+  StartServer();
+  auto witness = Client();
+  const auto used = Info(*witness)["memory"]["used_bytes"];
+  RawClientOptions options;
+  options.value_memory = 1 << 20;
+  auto client = Client(options);
+  ASSERT_TRUE(
+      client->Send(client->ReferenceRequest("key", 1 << 20, 0, /*rkey_change=*/0x100)).ok());
+  EXPECT_TRUE(client->WaitClosed().ok());
+  EXPECT_LT(TimeUntilConnections(*witness, 1), kSoon);
+  const auto info = Info(*witness);
+  EXPECT_EQ(info["counters"]["connections_closed"]["read_failed"], 1);
+  // Nothing of the value is left.
+  EXPECT_EQ(witness->Call(OpCode::kGet, "key")->code(), ResultCode::kNotFound);
+  EXPECT_EQ(info["memory"]["used_bytes"], used);
+  EXPECT_EQ(info["items"], 0);
+}
+
+TEST_F(Misuse, ReferenceOnAConnectionWithoutReads) {
+  StartServer();
+  RawClientOptions options;
+  options.value_memory = 4096;
+  options.responder = false;
+  auto client = Client(options);
+  const auto put = client->PutByReference("key", "value");
+  ASSERT_TRUE(put.ok()) << put.status().ToString();
+  EXPECT_EQ(put->code(), ResultCode::kInvalid);
+  EXPECT_EQ(client->Call(OpCode::kPing, "", "x")->code(), ResultCode::kOk);
+}
+
+TEST_F(Misuse, OperationsThatCannotBeDone) {
+  StartServer({"--memory=16MiB", "--max_value_size=4KiB"});
+  auto client = Client();
+  EXPECT_EQ(client->Call(OpCode::kPut, "", "value")->code(), ResultCode::kInvalid);
+  const auto long_key = client->Call(OpCode::kPut, std::string(5000, 'k'), "value");
+  EXPECT_EQ(long_key->code(), ResultCode::kTooLarge);
+  EXPECT_THAT(long_key->value, AllOf(HasSubstr("5000"), HasSubstr("4072")));
+  const auto long_value = client->Call(OpCode::kPut, "key", std::string(4097, 'v'));
+  EXPECT_EQ(long_value->code(), ResultCode::kTooLarge);
+  EXPECT_THAT(long_value->value, AllOf(HasSubstr("4097"), HasSubstr("4096")));
+  EXPECT_EQ(client->Call(OpCode::kDelete, "key")->code(), ResultCode::kNotFound);
+  ResultCode code = ResultCode::kOk;
+  int stored = 0;
+  std::string text;
+  for (; stored < 100'000 && code == ResultCode::kOk; ++stored) {
+    const auto put =
+        client->Call(OpCode::kPut, absl::StrCat("key", stored), std::string(4000, 'v'));
+    ASSERT_TRUE(put.ok()) << put.status().ToString();
+    code = put->code();
+    text = put->value;
+  }
+  EXPECT_EQ(code, ResultCode::kNoSpace);
+  EXPECT_GT(stored, 1000);
+  EXPECT_FALSE(text.empty());
+  const auto got = client->Call(OpCode::kGet, "key0");
+  EXPECT_EQ(got->value, std::string(4000, 'v'));
+}
+
+// A value longer than the client's receives is located rather than sent.
+TEST_F(Misuse, AnswersFitTheClientsReceives) {
+  StartServer();
+  RawClientOptions small;
+  small.receive_size = 512;
+  auto client = Client(small);
+  ASSERT_EQ(client->Call(OpCode::kPut, "key", std::string(300, 'v'))->code(), ResultCode::kOk);
+  EXPECT_EQ(client->Call(OpCode::kGet, "key")->value.size(), 300u);
+  ASSERT_EQ(client->Call(OpCode::kPut, "key", std::string(600, 'v'))->code(), ResultCode::kOk);
+  EXPECT_EQ(client->Call(OpCode::kGet, "key")->code(), ResultCode::kLocated);
+  EXPECT_EQ(client->Call(OpCode::kPing, "", std::string(600, 'v'))->code(), ResultCode::kTooLarge);
+}
+
+}  // namespace
+}  // namespace verbena::testing

@@ -1,0 +1,236 @@
+// verbena-server as a program: flags, start, log, end.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/softverbs/softverbs.h"
+#include "tests/integration/process.h"
+#include "tests/integration/raw_client.h"
+
+namespace verbena::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using wire::OpCode;
+using wire::ResultCode;
+
+struct Ended {
+  ExitStatus exit;
+  std::string out;
+  std::string err;
+};
+
+// Runs a server that is expected to refuse to start.
+Ended RunServer(std::vector<std::string> flags) {
+  auto process = Process::Start({.program = ProgramPath("verbena-server"), .args = flags});
+  EXPECT_TRUE(process.ok()) << process.status().ToString();
+  if (!process.ok()) return {};
+  const auto exit = (*process)->WaitForExit();
+  EXPECT_TRUE(exit.ok()) << exit.status().ToString();
+  return {exit.ok() ? *exit : ExitStatus{}, (*process)->out(), (*process)->err()};
+}
+
+struct BadFlag {
+  std::string flag;
+  std::string says;
+};
+
+class BadFlagTest : public ::testing::TestWithParam<BadFlag> {};
+
+TEST_P(BadFlagTest, IsRefusedWithNameAndRange) {
+  const Ended ended = RunServer({"--fabric=soft", "--listen=127.0.0.1:0", GetParam().flag});
+  EXPECT_TRUE(ended.exit.exited);
+  EXPECT_EQ(ended.exit.code, 2);
+  const std::string name = GetParam().flag.substr(2, GetParam().flag.find('=') - 2);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr(name), HasSubstr(GetParam().says)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Flags, BadFlagTest,
+    ::testing::Values(
+        BadFlag{"--no_such_flag=1", "unknown command line flag"},
+        BadFlag{"--workers=0", "1 to 256"}, BadFlag{"--workers=257", "1 to 256"},
+        BadFlag{"--workers=many", "many"}, BadFlag{"--memory=1MiB", "4MiB to"},
+        BadFlag{"--memory=lots", "lots"}, BadFlag{"--fabric=tcp", "auto, verbs or soft"},
+        BadFlag{"--window=0", "1 to 1024"}, BadFlag{"--window=1025", "1 to 1024"},
+        BadFlag{"--srq_depth=8", "--window (32) to"},
+        BadFlag{"--max_connections=70000", "0 to 65535"},
+        BadFlag{"--max_value_size=2GiB", "1B to 1GiB"}, BadFlag{"--max_value_size=0", "1B to 1GiB"},
+        BadFlag{"--poll_us=-1", "0 to 1000000"}, BadFlag{"--log_level=loud", "trace, debug"},
+        BadFlag{"--drain_seconds=-1", "0 to 3600"}, BadFlag{"--listen=127.0.0.1", "no port"},
+        BadFlag{"--listen=127.0.0.1:70000", "0 to 65535"}));
+
+TEST(ServerStart, ArgumentsThatAreNoFlagsAreRefused) {
+  const Ended ended = RunServer({"7400"});
+  EXPECT_EQ(ended.exit.code, 2);
+  EXPECT_THAT(ended.err, HasSubstr("unexpected argument '7400'"));
+}
+
+TEST(ServerStart, HelpTeaches) {
+  const Ended ended = RunServer({"--help"});
+  EXPECT_EQ(ended.exit.code, 0);
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("--listen=127.0.0.1:7400"), HasSubstr("--memory=1GiB"),
+                               HasSubstr("--max_connections"), HasSubstr("SIGTERM"),
+                               HasSubstr("Exit codes"), Not(HasSubstr("tab_completion"))));
+}
+
+TEST(ServerStart, PortInUse) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  const Ended ended =
+      RunServer({"--fabric=soft", "--memory=64MiB", "--listen=" + (*server)->address()});
+  EXPECT_EQ(ended.exit.code, 1);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr((*server)->address()), HasSubstr("port is in use")));
+}
+
+TEST(ServerStart, AddressThatIsNotLocal) {
+  const Ended ended = RunServer({"--fabric=soft", "--listen=192.0.2.1:7400"});
+  EXPECT_EQ(ended.exit.code, 1);
+  EXPECT_THAT(ended.err, HasSubstr("192.0.2.1 is not an address of this machine"));
+}
+
+TEST(ServerStart, MoreMemoryThanThereIs) {
+  const Ended ended = RunServer({"--fabric=soft", "--listen=127.0.0.1:0", "--memory=200TiB"});
+  EXPECT_EQ(ended.exit.code, 1);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("--memory=200TiB"), HasSubstr("available")));
+}
+
+TEST(ServerStart, NoDevice) {
+  if (std::filesystem::exists("/sys/class/infiniband")) GTEST_SKIP() << "there is an RDMA device";
+  const Ended ended = RunServer({"--fabric=verbs", "--listen=127.0.0.1:0", "--memory=16MiB"});
+  EXPECT_EQ(ended.exit.code, 1);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("no usable RDMA device"), HasSubstr("--fabric=soft")));
+}
+
+TEST(ServerStart, PortFileThatCannotBeWritten) {
+  const Ended ended = RunServer({"--fabric=soft", "--listen=127.0.0.1:0", "--memory=16MiB",
+                                 "--port_file=/no/such/folder/port"});
+  EXPECT_EQ(ended.exit.code, 1);
+  EXPECT_THAT(ended.err, HasSubstr("--port_file=/no/such/folder/port"));
+}
+
+TEST(ServerStart, BannerNamesEverything) {
+  auto server = ServerProcess::Start({"--workers=2", "--max_connections=100"});
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  ASSERT_TRUE((*server)->process().WaitForOutput("ready " + (*server)->address()).ok());
+  const std::string log = (*server)->process().err();
+  for (const char* part :
+       {"SOFT", "device ", "port 1", "link layer Ethernet", "MTU ", "GID ", "region       64MiB",
+        "pages: ", "SRQ 4096", "CQ 8192", "QP 40", "window 32", "100 admitted", "2 workers"}) {
+    EXPECT_THAT(log, HasSubstr(part));
+  }
+  EXPECT_THAT(log, HasSubstr("listening    " + (*server)->address()));
+}
+
+TEST(ServerStart, AutoSaysWhyThereIsNoRdma) {
+  if (std::filesystem::exists("/sys/class/infiniband")) GTEST_SKIP() << "there is an RDMA device";
+  auto server = ServerProcess::Start({"--fabric=auto"});
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  EXPECT_THAT((*server)->process().err(), AllOf(HasSubstr("no RDMA "), HasSubstr("SOFT")));
+}
+
+TEST(ServerStart, Flagfile) {
+  std::string folder = (std::filesystem::temp_directory_path() / "verbena-flags-XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/flags";
+  std::ofstream(path) << "--memory=32MiB\n--max_connections=7\n";
+  auto server = ServerProcess::Start({"--flagfile=" + path});
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  ASSERT_TRUE((*server)->process().WaitForOutput("ready").ok());
+  EXPECT_THAT((*server)->process().err(),
+              AllOf(HasSubstr("region       32MiB"), HasSubstr("7 admitted")));
+  std::filesystem::remove_all(folder);
+}
+
+class StopTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(StopTest, DrainsAndExitsWithZero) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  auto client = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address());
+  ASSERT_TRUE(client.ok()) << client.status().ToString();
+  ASSERT_EQ((*client)->Call(OpCode::kPut, "key", "value")->code(), ResultCode::kOk);
+  (*server)->process().Signal(GetParam());
+  EXPECT_TRUE((*client)->WaitClosed().ok());
+  const auto exit = (*server)->process().WaitForExit();
+  ASSERT_TRUE(exit.ok()) << exit.status().ToString();
+  EXPECT_TRUE(exit->exited);
+  EXPECT_EQ(exit->code, 0);
+  EXPECT_THAT((*server)->process().err(), AllOf(HasSubstr("stopped"), Not(HasSubstr("cut off"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, StopTest, ::testing::Values(SIGTERM, SIGINT));
+
+TEST(ServerStop, WhileClientsKeepPutting) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  auto client = Process::Start(
+      {.program = ProgramPath("server_test_client"), .args = {(*server)->address(), "puts"}});
+  ASSERT_TRUE(client.ok());
+  ASSERT_TRUE((*client)->WaitForOutput("running").ok());
+  const auto exit = (*server)->Stop();
+  ASSERT_TRUE(exit.ok()) << exit.status().ToString();
+  EXPECT_EQ(exit->code, 0);
+  EXPECT_THAT((*server)->process().err(), Not(HasSubstr("cut off")));
+}
+
+TEST(ServerInfo, HasItsMembers) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  auto client = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address());
+  ASSERT_TRUE(client.ok()) << client.status().ToString();
+  ASSERT_EQ((*client)->Call(OpCode::kPut, "a", "12345")->code(), ResultCode::kOk);
+  const auto answer = (*client)->Call(OpCode::kInfo);
+  ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+  ASSERT_EQ(answer->code(), ResultCode::kOk);
+  const auto info = nlohmann::json::parse(answer->value);
+  EXPECT_EQ(info["items"], 1);
+  EXPECT_EQ(info["memory"]["total_bytes"], 64 << 20);
+  EXPECT_EQ(info["memory"]["live_bytes"], 6);
+  EXPECT_GT(info["memory"]["used_bytes"], info["memory"]["index_bytes"]);
+  EXPECT_EQ(
+      info["memory"]["free_bytes"].get<uint64_t>() + info["memory"]["used_bytes"].get<uint64_t>(),
+      uint64_t{64} << 20);
+  EXPECT_EQ(info["connections"], 1);
+  EXPECT_EQ(info["fabric"], "soft");
+  EXPECT_EQ(info["address"], (*server)->address());
+  EXPECT_EQ(info["limits"]["window"], 32);
+  EXPECT_EQ(info["queues"]["receive_cq_depth"].get<int>(),
+            2 * info["queues"]["srq_depth"].get<int>());
+  EXPECT_EQ(info["operations"]["put"]["ok"], 1);
+  EXPECT_EQ(info["counters"]["requests"], 3);
+  for (const char* name : {"version", "device", "port", "link_layer", "gid", "mtu", "epoch",
+                           "uptime_seconds", "workers"}) {
+    EXPECT_TRUE(info.contains(name)) << name;
+  }
+}
+
+TEST(ServerIdle, UsesNoProcessor) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  auto client = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address());
+  ASSERT_TRUE(client.ok()) << client.status().ToString();
+  ASSERT_EQ((*client)->Call(OpCode::kPing, "", "x")->value, "x");
+  const auto before = (*server)->process().CpuTime();
+  ASSERT_TRUE(before.ok());
+  // What is measured is the passing of time itself.
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const auto after = (*server)->process().CpuTime();
+  ASSERT_TRUE(after.ok());
+  EXPECT_LT(*after - *before, std::chrono::milliseconds(20));
+}
+
+}  // namespace
+}  // namespace verbena::testing
