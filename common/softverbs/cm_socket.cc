@@ -142,9 +142,11 @@ int CmReceive(int socket_fd, CmMessage* message) {
   header.msg_control = control;
   header.msg_controllen = sizeof(control);
   ssize_t n;
+  // ECONNRESET is told once, when the other end has closed before it had read everything. What it
+  // sent before (a rejection, say) is still there and comes with the next call.
   do {
     n = recvmsg(socket_fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  } while (n < 0 && errno == EINTR);
+  } while (n < 0 && (errno == EINTR || errno == ECONNRESET));
   if (n < 0) return errno == EAGAIN ? 0 : -1;
   message->fds.clear();
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
