@@ -241,17 +241,19 @@ TEST(RelaxedCopyTest, AlignedWordsAreNotTorn) {
   std::thread writer([&] {
     std::array<uint64_t, 16> words;
     for (uint64_t n = 0; !stop.load(std::memory_order_relaxed); ++n) {
-      words.fill(n * 0x0101010101010101);
+      words.fill(n % 256 * 0x0101010101010101);
       CopyToShared(shared.data(), words.data(), sizeof(words));
     }
   });
+  int torn = 0;
   for (int i = 0; i < 20000; ++i) {
     std::array<uint64_t, 16> words;
     CopyFromShared(words.data(), shared.data(), sizeof(words));
-    for (const uint64_t word : words) ASSERT_EQ(word % 0x0101010101010101, 0u);
+    for (const uint64_t word : words) torn += word % 0x0101010101010101 != 0 ? 1 : 0;
   }
   stop.store(true, std::memory_order_relaxed);
   writer.join();
+  EXPECT_EQ(torn, 0);
 }
 
 TEST(RelaxedCopyTest, Words) {
