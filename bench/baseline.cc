@@ -1,20 +1,15 @@
 #include "bench/baseline.h"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <vector>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "bench/baseline_client.h"
 #include "bench/baseline_keys.h"
 #include "bench/baseline_storage.h"
-#include "bench/child_process.h"
 #include "bench/interrupt.h"
 #include "bench/random.h"
-#include "bench/raw_endpoint.h"
+#include "bench/raw_side.h"
 #include "bench/ticks.h"
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
@@ -25,7 +20,6 @@
 namespace verbena::bench {
 namespace {
 
-constexpr std::chrono::seconds kTargetPatience{30};
 // Samples of each kind in a round, for values so small that they fit.
 constexpr uint64_t kLatencySamples = 10'000;
 constexpr uint64_t kRateSamples = 100'000;
@@ -40,59 +34,6 @@ uint64_t BlockSizeFor(const Config& config) {
   const uint64_t item = layout::ItemSize(config.key_names().typical_size(), config.value_size);
   const uint32_t size_class = layout::SizeClassFor(item);
   return size_class == layout::kRunClass ? item : layout::BlockSize(size_class);
-}
-
-// The other process: a raw target of its own, and the connection to it.
-struct RawSide {
-  ChildProcess process;
-  std::unique_ptr<RawInitiator> initiator;
-
-  // Ends the connection, then the process.
-  ~RawSide() {
-    initiator.reset();
-    process.Stop();
-  }
-};
-
-absl::StatusOr<std::vector<uint64_t>> ReadAnswer(ChildProcess& process, const char* word,
-                                                 size_t numbers) {
-  VERBENA_ASSIGN_OR_RETURN(const std::string line, process.ReadLine(kTargetPatience));
-  const std::vector<std::string> words = absl::StrSplit(line, ' ');
-  std::vector<uint64_t> values(numbers);
-  bool good = words.size() == numbers + 1 && words[0] == word;
-  for (size_t i = 0; good && i < numbers; ++i) good = absl::SimpleAtoi(words[i + 1], &values[i]);
-  if (!good) return absl::InternalError(absl::StrCat("the raw target says: ", line));
-  return values;
-}
-
-absl::StatusOr<std::unique_ptr<RawSide>> StartRawSide(const Config& config,
-                                                      const std::string& fabric,
-                                                      const BaselineResult& sizes) {
-  VERBENA_ASSIGN_OR_RETURN(NetAddress address, NetAddress::Parse(config.server));
-  if (!address.IsLocal()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--baseline needs the server on this host; ", config.server, " is not"));
-  }
-  address.set_port(0);
-  auto side = std::make_unique<RawSide>();
-  VERBENA_ASSIGN_OR_RETURN(
-      side->process, ChildProcess::Start(
-                         OwnProgram(),
-                         {"raw-target", fabric, address.ToString(), absl::StrCat(sizes.region_size),
-                          absl::StrCat(sizes.request_size), absl::StrCat(sizes.response_size)},
-                         ""));
-  VERBENA_ASSIGN_OR_RETURN(const auto port, ReadAnswer(side->process, "PORT", 1));
-  address.set_port(static_cast<uint16_t>(port[0]));
-  RawInitiatorOptions options;
-  options.fabric = fabric;
-  options.depth = sizes.depth;
-  options.block_size = static_cast<uint32_t>(sizes.block_size);
-  options.request_size = static_cast<uint32_t>(sizes.request_size);
-  options.response_size = static_cast<uint32_t>(sizes.response_size);
-  VERBENA_ASSIGN_OR_RETURN(side->initiator, RawInitiator::Connect(address, options));
-  VERBENA_ASSIGN_OR_RETURN(const auto region, ReadAnswer(side->process, "REGION", 2));
-  side->initiator->SetRegion(region[0], static_cast<uint32_t>(region[1]));
-  return side;
 }
 
 // Runs the rounds and keeps their figures.
@@ -220,7 +161,6 @@ class Rounds {
 
 absl::StatusOr<BaselineResult> MeasureBaseline(const Config& config, const ServerFacts& facts) {
   BaselineResult result;
-  result.depth = config.depth;
   result.block_size = BlockSizeFor(config);
   // The READs go over as much memory as the store's, since caches and page tables care.
   const uint64_t used = facts.used_bytes.value_or(config.records * result.block_size);
@@ -233,11 +173,17 @@ absl::StatusOr<BaselineResult> MeasureBaseline(const Config& config, const Serve
   result.clock_ns = TickClock().PairOverheadNanos();
 
   VERBENA_ASSIGN_OR_RETURN(const auto client, ClientBaseline::Create(config));
+  RawInitiatorOptions raw_options;
+  raw_options.fabric = client->connection().fabric();
+  raw_options.depth = config.depth;
+  raw_options.block_size = static_cast<uint32_t>(result.block_size);
+  raw_options.request_size = static_cast<uint32_t>(result.request_size);
+  raw_options.response_size = static_cast<uint32_t>(result.response_size);
   VERBENA_ASSIGN_OR_RETURN(const auto raw,
-                           StartRawSide(config, client->connection().fabric(), result));
-  result.depth = raw->initiator->depth();
+                           RawSide::Start(config.server, result.region_size, raw_options));
+  result.depth = raw->initiator().depth();
   VERBENA_ASSIGN_OR_RETURN(const auto storage, StorageBaseline::Create(config, used));
-  Rounds rounds(config, &result, raw->initiator.get(), client.get(), storage.get());
+  Rounds rounds(config, &result, &raw->initiator(), client.get(), storage.get());
   VERBENA_RETURN_IF_ERROR(rounds.Run());
   return result;
 }

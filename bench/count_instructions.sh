@@ -1,0 +1,92 @@
+#!/bin/bash
+# Counts the client's instructions per warm GET outside the verbs calls, with callgrind.
+# See --help.
+set -euo pipefail
+
+usage() {
+  cat <<'EOF'
+Usage: bench/count_instructions.sh [--bin=DIR] [--gets=N] [--records=N] [--value_size=BYTES] [--limit=N]
+
+Starts a verbena-server on the software device, loads records, and runs N GETs of random keys, one
+at a time, with a warm index cache, under callgrind. Counted is what the client executes from the
+submission to the callback, except inside ibv_post_send and ibv_poll_cq of the software device
+(on real hardware those are the driver's). Prints instructions per GET; exit status 1 if there are
+more than --limit (default 900).
+
+  --bin=DIR   folder with verbena-server and verbena-bench (default build/release/bin)
+Needs valgrind: apt-get install valgrind
+EOF
+}
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+bin=$root/build/release/bin
+gets=2000
+records=20000
+value_size=100
+limit=900
+for arg in "$@"; do
+  case $arg in
+    --help | -h) usage && exit 0 ;;
+    --bin=*) bin=${arg#*=} ;;
+    --gets=*) gets=${arg#*=} ;;
+    --records=*) records=${arg#*=} ;;
+    --value_size=*) value_size=${arg#*=} ;;
+    --limit=*) limit=${arg#*=} ;;
+    *) usage >&2 && exit 2 ;;
+  esac
+done
+command -v valgrind >/dev/null || {
+  echo "count_instructions.sh: valgrind is missing: apt-get install valgrind" >&2
+  exit 2
+}
+
+work=$(mktemp -d)
+server=
+cleanup() {
+  if [ -n "$server" ]; then
+    kill -TERM "$server" 2>/dev/null || true
+    wait "$server" 2>/dev/null || true
+  fi
+  rm -rf "$work"
+}
+trap cleanup EXIT
+
+"$bin/verbena-server" --listen=127.0.0.1:0 --fabric=soft --memory=256MiB --workers=1 \
+  --port_file="$work/address" >"$work/server.log" 2>&1 &
+server=$!
+for _ in $(seq 300); do
+  [ -s "$work/address" ] && break
+  kill -0 "$server" 2>/dev/null || { cat "$work/server.log" >&2 && exit 2; }
+  sleep 0.1
+done
+address=$(cat "$work/address")
+flags=(--server="$address" --fabric=soft --records="$records" --value_size="$value_size"
+  --distribution=uniform)
+"$bin/verbena-bench" load "${flags[@]}" >"$work/load.log" || { cat "$work/load.log" >&2 && exit 2; }
+
+# Counts between entry and exit of the function that does the GETs. The device's own functions are
+# taken out afterwards by their names (and not by a second toggle: they end in tail calls). What they
+# call in libc stays in: that errs against the client.
+valgrind --tool=callgrind --callgrind-out-file="$work/callgrind.out" --collect-atstart=no \
+  --toggle-collect=VerbenaBenchMeasuredGets \
+  "$bin/verbena-bench" warm-gets "${flags[@]}" --operations="$gets" --depth=1 \
+  >"$work/gets.log" 2>"$work/valgrind.log" ||
+  { cat "$work/gets.log" "$work/valgrind.log" >&2 && exit 2; }
+callgrind_annotate --threshold=100 --auto=no "$work/callgrind.out" >"$work/annotated"
+# Lines look like "12,345 (1.2%)  file:function [object]".
+awk '/^ *[0-9,]+ \(/ && !/PROGRAM TOTALS/ && !/verbena::softverbs::/ {
+       count = $1; gsub(",", "", count); line = $0; sub(/^[^)]*\) +/, "", line)
+       sub(/ \[[^]]*\]$/, "", line); print count, line
+     }' "$work/annotated" | sort -rn >"$work/client"
+total=$(awk '{ sum += $1 } END { print sum + 0 }' "$work/client")
+if [ "$total" -eq 0 ]; then
+  echo "count_instructions.sh: callgrind counted nothing" >&2
+  exit 2
+fi
+cat "$work/gets.log"
+echo "where they are spent, instructions per GET:"
+awk -v gets="$gets" 'NR <= 15 { printf "  %7.1f  ", $1 / gets; $1 = ""; print substr($0, 2, 90) }' \
+  "$work/client"
+per_get=$((total / gets))
+echo "client instructions per warm GET of $value_size bytes, outside the verbs calls: $per_get (limit $limit)"
+[ "$per_get" -le "$limit" ]

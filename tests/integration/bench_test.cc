@@ -1,0 +1,271 @@
+// verbena-bench against a real verbena-server: loads, runs, reports, and ends as it should.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/integration/process.h"
+
+namespace verbena::testing {
+namespace {
+
+using ::testing::Gt;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+std::unique_ptr<Process> StartBench(std::vector<std::string> args) {
+  ProcessOptions options;
+  options.program = ProgramPath("verbena-bench");
+  options.args = std::move(args);
+  auto process = Process::Start(std::move(options));
+  EXPECT_TRUE(process.ok()) << process.status();
+  return process.ok() ? *std::move(process) : nullptr;
+}
+
+Outcome Finish(Process& process, std::chrono::milliseconds patience = kPatience) {
+  const auto exit = process.WaitForExit(patience);
+  EXPECT_TRUE(exit.ok()) << exit.status();
+  if (!exit.ok()) return {};
+  EXPECT_TRUE(exit->exited) << "signal " << exit->signal << "\n" << process.err();
+  return {exit->code, process.out(), process.err()};
+}
+
+Outcome Bench(std::vector<std::string> args) {
+  const auto process = StartBench(std::move(args));
+  return process == nullptr ? Outcome{} : Finish(*process);
+}
+
+class BenchTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    auto server = ServerProcess::Start();
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = server->release();
+    json_ = ::testing::TempDir() + "/verbena_bench_" + std::to_string(getpid()) + ".json";
+    const Outcome loaded = Bench(Args("load"));
+    ASSERT_EQ(loaded.code, 0) << loaded.out << loaded.err;
+    loaded_ = ReadJson();
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+    std::remove(json_.c_str());
+  }
+
+  static std::vector<std::string> Args(const std::string& command,
+                                       std::vector<std::string> more = {}) {
+    std::vector<std::string> args = {command, "--server=" + server_->address(), "--records=2000",
+                                     "--json=" + json_};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+  static Json ReadJson() {
+    std::ifstream file(json_);
+    return Json::parse(file, nullptr, false);
+  }
+
+  static ServerProcess* server_;
+  static std::string json_;
+  static Json loaded_;
+};
+ServerProcess* BenchTest::server_ = nullptr;
+std::string BenchTest::json_;
+Json BenchTest::loaded_;
+
+TEST_F(BenchTest, LoadReports) {
+  EXPECT_EQ(loaded_["ops"]["insert"]["count"], 2000);
+  EXPECT_EQ(loaded_["ops"]["insert"]["errors"], 0);
+  EXPECT_EQ(loaded_["memory"]["items"], 2000);
+  EXPECT_GT(loaded_["memory"]["bytes_per_item"], 100.0);
+}
+
+TEST_F(BenchTest, RunReportsWhatItDid) {
+  const Outcome outcome = Bench(Args("run", {"--workload=a", "--operations=20000", "--depth=4",
+                                             "--threads=2", "--connections=4"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("YCSB-A"));
+  EXPECT_THAT(outcome.out, HasSubstr("fabric soft"));
+  EXPECT_THAT(outcome.out, HasSubstr("wrong 0"));
+  const Json json = ReadJson();
+  const Json& read = json["ops"]["read"];
+  const Json& update = json["ops"]["update"];
+  EXPECT_EQ(read["count"].get<int>() + update["count"].get<int>(), 20000);
+  EXPECT_EQ(read["errors"], 0);
+  EXPECT_EQ(update["errors"], 0);
+  for (const char* figure : {"mean", "p50", "p99", "p99.9", "max"}) {
+    EXPECT_THAT(read["latency_us"][figure].get<double>(), Gt(0)) << figure;
+    EXPECT_THAT(update["latency_us"][figure].get<double>(), Gt(0)) << figure;
+  }
+  EXPECT_THAT(json["throughput_ops_s"].get<double>(), Gt(0));
+  EXPECT_GE(json["rdma"]["reads_per_get"], 1.0);
+  EXPECT_TRUE(json["rdma"]["read_retries"].is_number());
+  EXPECT_TRUE(json["rdma"]["rpc_gets"].is_number());
+  EXPECT_TRUE(json["server"]["cpu_us_per_op"].is_number());
+  EXPECT_EQ(json["verify"]["checked"], read["count"]);
+  EXPECT_EQ(json["verify"]["wrong"], 0);
+  EXPECT_FALSE(json.contains("baseline"));
+  EXPECT_EQ(json["config"]["workload"], "a");
+}
+
+TEST_F(BenchTest, BucketReadsShowWithTheCacheOff) {
+  ASSERT_EQ(Bench(Args("run", {"--workload=c", "--operations=5000", "--cache_bytes=0"})).code, 0);
+  const double off = ReadJson()["rdma"]["reads_per_get"];
+  EXPECT_GE(off, 1.99);
+  EXPECT_LE(off, 2.1);
+  ASSERT_EQ(Bench(Args("run", {"--workload=c", "--seconds=1", "--warmup_seconds=0.5"})).code, 0);
+  EXPECT_LE(ReadJson()["rdma"]["reads_per_get"], 1.02);
+}
+
+TEST_F(BenchTest, BaselineIsMeasuredBesideIt) {
+  const Outcome outcome = Bench(Args("run", {"--operations=1000", "--baseline", "--depth=8"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("raw READ"));
+  const Json baseline = ReadJson()["baseline"];
+  EXPECT_THAT(baseline["raw_read"]["p50_us"].get<double>(), Gt(0));
+  EXPECT_THAT(baseline["raw_read"]["ops_s"].get<double>(), Gt(0));
+  EXPECT_THAT(baseline["send_pingpong"]["p50_us"].get<double>(), Gt(0));
+  EXPECT_THAT(baseline["storage_put"]["p50_us"].get<double>(), Gt(0));
+  EXPECT_THAT(baseline["ratios"]["get_p50_over_raw_read"].get<double>(), Gt(0));
+  EXPECT_EQ(baseline["method"]["rounds"], 9);
+  EXPECT_EQ(baseline["method"]["depth"], 8);
+}
+
+TEST_F(BenchTest, MissingRecordsAreErrors) {
+  const Outcome outcome = Bench(Args(
+      "run", {"--records=4000", "--workload=c", "--distribution=uniform", "--operations=1000"}));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("first error"));
+  EXPECT_THAT(ReadJson()["ops"]["read"]["errors"].get<int>(), Gt(300));
+  EXPECT_EQ(Bench(Args("run", {"--records=4000", "--workload=c", "--distribution=uniform",
+                               "--operations=1000", "--max_errors=1000"}))
+                .code,
+            0);
+}
+
+// Values that somebody else wrote are not the generator's.
+TEST_F(BenchTest, WrongValuesAreNoticed) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string where = "--server=" + (*server)->address();
+  ASSERT_EQ(Bench({"load", where, "--records=1"}).code, 0);
+  ProcessOptions put;
+  put.program = ProgramPath("verbena-cli");
+  put.args = {where, "put", "user6284781860667377211", "not what was loaded"};
+  const auto cli = Process::Run(std::move(put));
+  ASSERT_TRUE(cli.ok() && (*cli)->WaitForExit()->code == 0);
+  const Outcome outcome =
+      Bench({"run", where, "--records=1", "--workload=c", "--operations=10", "--json=" + json_});
+  EXPECT_EQ(outcome.code, 1) << outcome.out;
+  EXPECT_EQ(ReadJson()["verify"]["wrong"], 10);
+}
+
+TEST_F(BenchTest, InterruptedRunReportsWhatThereIs) {
+  const auto process = StartBench(Args("run", {"--workload=b", "--seconds=1000"}));
+  ASSERT_NE(process, nullptr);
+  // It handles the signal once it is running, which shows in the server's connections; before that
+  // the signal would simply end it.
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (process->CpuTime().value_or(std::chrono::nanoseconds(0)) <
+             std::chrono::milliseconds(300) &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  process->Signal(SIGINT);
+  const Outcome outcome = Finish(*process);
+  EXPECT_EQ(outcome.code, 130) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("INTERRUPTED"));
+  const Json json = ReadJson();
+  EXPECT_EQ(json["interrupted"], true);
+  EXPECT_THAT(json["ops"]["read"]["count"].get<int>(), Gt(0));
+}
+
+TEST_F(BenchTest, ServerKilledInTheMiddleEndsTheRun) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string where = "--server=" + (*server)->address();
+  ASSERT_EQ(Bench({"load", where, "--records=1000"}).code, 0);
+  const auto process = StartBench(
+      {"run", where, "--records=1000", "--workload=a", "--seconds=1000", "--json=" + json_});
+  ASSERT_NE(process, nullptr);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (process->CpuTime().value_or(std::chrono::nanoseconds(0)) <
+             std::chrono::milliseconds(300) &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  (*server)->process().Signal(SIGKILL);
+  const Outcome outcome = Finish(*process, std::chrono::seconds(20));
+  EXPECT_EQ(outcome.code, 3) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("ENDED EARLY"));
+  EXPECT_TRUE(ReadJson().contains("connection_lost"));
+}
+
+TEST_F(BenchTest, NoServerIsSaid) {
+  const Outcome outcome = Bench({"run", "--server=127.0.0.1:1", "--fabric=soft"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("127.0.0.1:1"));
+}
+
+TEST(BenchUsage, WrongUsageIsRefused) {
+  EXPECT_EQ(Bench({}).code, 2);
+  const Outcome command = Bench({"walk", "--server=127.0.0.1:1"});
+  EXPECT_EQ(command.code, 2);
+  EXPECT_THAT(command.err, HasSubstr("walk"));
+  const Outcome range = Bench({"run", "--server=127.0.0.1:1", "--depth=0"});
+  EXPECT_EQ(range.code, 2);
+  EXPECT_THAT(range.err, HasSubstr("--depth=0"));
+  EXPECT_THAT(range.err, HasSubstr("1 to 1024"));
+  const Outcome unknown = Bench({"run", "--server=127.0.0.1:1", "--dept=4"});
+  EXPECT_NE(unknown.code, 0);
+  EXPECT_THAT(unknown.err, HasSubstr("dept"));
+  EXPECT_EQ(Bench({"run", "--server=127.0.0.1:1", "stray"}).code, 2);
+}
+
+TEST(BenchUsage, HelpTeaches) {
+  const Outcome help = Bench({"--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_THAT(help.out, HasSubstr("--workload"));
+  EXPECT_THAT(help.out, HasSubstr("verbena-bench load --server=127.0.0.1:7400"));
+  EXPECT_EQ(Bench({"--version"}).code, 0);
+}
+
+// A small comparison, with whatever stores are installed; those that are not are named.
+TEST(BenchCompare, ComparesWhatIsThere) {
+  const std::string path =
+      ::testing::TempDir() + "/verbena_compare_" + std::to_string(getpid()) + ".json";
+  const Outcome outcome =
+      Bench({"compare", "--fabric=soft", "--records=500", "--rounds=2", "--seconds=0.1",
+             "--json=" + path, "--memcached=/nonexistent/memcached"});
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("apt-get install memcached"));
+  std::ifstream file(path);
+  const Json json = Json::parse(file, nullptr, false);
+  std::vector<std::string> names;
+  for (const Json& system : json["systems"]) {
+    names.push_back(system["name"]);
+    EXPECT_THAT(system["throughput_ops_s"].get<double>(), Gt(0)) << names.back();
+    EXPECT_EQ(system["verify"]["wrong"], 0) << names.back();
+    EXPECT_THAT(system["depth1"]["throughput_ops_s"].get<double>(), Gt(0)) << names.back();
+  }
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"verbena", "verbena-send"}));
+  EXPECT_THAT(json["ratios"]["verbena_over_verbena-send"].get<double>(), Gt(0));
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace verbena::testing
