@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/exit_status.h"
+#include "common/base/command_line.h"
 #include "common/base/macros.h"
 #include "common/base/net_address.h"
 #include "common/base/text.h"
@@ -22,104 +21,14 @@ DEFINE_string(timeout, "5s", "for connecting, and again for the operation (1ms t
 DEFINE_bool(json, false, "print results and errors as JSON");
 
 DECLARE_bool(help);
+DECLARE_bool(helpfull);
+DECLARE_bool(helpshort);
 DECLARE_bool(version);
-
-namespace GFLAGS_NAMESPACE {
-// What gflags calls on a wrong flag; exported for this purpose, though no header declares it.
-extern void (*gflags_exitfunc)(int);
-}  // namespace GFLAGS_NAMESPACE
 
 namespace verbena::cli {
 namespace {
 
 constexpr std::string_view kFlags = "--server, --fabric, --timeout, --json, --flagfile, --help";
-
-// A flag by the name that stands on the command line: gflags takes '-' for '_'.
-bool FindFlag(std::string name, gflags::CommandLineFlagInfo* info) {
-  std::replace(name.begin(), name.end(), '-', '_');
-  return gflags::GetCommandLineFlagInfo(name.c_str(), info);
-}
-
-bool IsBool(std::string_view text) {
-  constexpr std::string_view kBools[] = {"1",     "0", "t", "f",   "true",
-                                         "false", "y", "n", "yes", "no"};
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return std::find(std::begin(kBools), std::end(kBools), lower) != std::end(kBools);
-}
-
-// Looks at one flag ("--name" or "--name=value", dashes included). `*takes_next`: the next argument
-// is its value.
-absl::Status CheckFlag(std::string_view arg, bool is_last, bool* takes_next) {
-  *takes_next = false;
-  const std::string_view body = arg.substr(arg.starts_with("--") ? 2 : 1);
-  const size_t equals = body.find('=');
-  const bool has_value = equals != std::string_view::npos;
-  const std::string name(body.substr(0, equals));
-  gflags::CommandLineFlagInfo info;
-  if (FindFlag(name, &info)) {
-    if (info.type == "bool") {
-      if (has_value && !IsBool(body.substr(equals + 1))) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(ToAbsl(arg), " is not allowed: it must be true or false"));
-      }
-      return absl::OkStatus();
-    }
-    if (!has_value && is_last) {
-      return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value: --", name, "=…"));
-    }
-    *takes_next = !has_value;
-    return absl::OkStatus();
-  }
-  if (!has_value && name.starts_with("no") && FindFlag(name.substr(2), &info) &&
-      info.type == "bool") {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown flag ", ToAbsl(arg.substr(0, arg.find('='))), "; there are ",
-                   ToAbsl(kFlags), ". (A key or value that begins with '-' goes behind ' -- '.)"));
-}
-
-// The command line taken apart. (gflags would do it, but it changes the order of operands around
-// "--".)
-struct Words {
-  std::vector<std::string> flags;     // with their values
-  std::vector<std::string> operands;  // the command first
-};
-
-// Finds what gflags would end the process for, before gflags sees it.
-absl::StatusOr<Words> TakeApart(std::vector<std::string> args) {
-  Words words;
-  bool flags_ended = false;
-  for (size_t i = 0; i < args.size(); ++i) {
-    std::string& arg = args[i];
-    if (!flags_ended && arg == "--") {
-      flags_ended = true;
-      continue;
-    }
-    if (flags_ended || arg.size() < 2 || arg[0] != '-') {
-      words.operands.push_back(std::move(arg));
-      continue;
-    }
-    bool takes_next = false;
-    VERBENA_RETURN_IF_ERROR(CheckFlag(arg, i + 1 == args.size(), &takes_next));
-    words.flags.push_back(std::move(arg));
-    if (takes_next) words.flags.push_back(std::move(args[++i]));
-  }
-  return words;
-}
-
-void SetFlags(std::vector<std::string> flags) {
-  GFLAGS_NAMESPACE::gflags_exitfunc = [](int) { std::exit(kExitUsage); };
-  std::string program = "verbena-cli";
-  std::vector<char*> pointers = {program.data()};
-  for (std::string& flag : flags) pointers.push_back(flag.data());
-  pointers.push_back(nullptr);
-  int argc = static_cast<int>(pointers.size()) - 1;
-  char** argv = pointers.data();
-  gflags::ParseCommandLineNonHelpFlags(&argc, &argv, /*remove_flags=*/true);
-}
 
 struct CommandShape {
   std::string_view name;
@@ -213,17 +122,14 @@ absl::StatusOr<std::chrono::milliseconds> ParseTimeout(std::string_view text) {
 
 absl::StatusOr<Arguments> ParseArguments(std::vector<std::string> args) {
   Arguments arguments;
-  VERBENA_ASSIGN_OR_RETURN(Words words, TakeApart(std::move(args)));
-  SetFlags(std::move(words.flags));
-  if (FLAGS_help) return arguments;
+  VERBENA_ASSIGN_OR_RETURN(std::vector<std::string> operands,
+                           ParseCommandLine(std::move(args), kFlags));
+  if (FLAGS_help || FLAGS_helpfull || FLAGS_helpshort) return arguments;
   if (FLAGS_version) {
     arguments.command = Command::kVersion;
     return arguments;
   }
-  // --helpfull and its like; they end the process.
-  GFLAGS_NAMESPACE::gflags_exitfunc = [](int) { std::exit(kExitOk); };
-  gflags::HandleCommandLineHelpFlags();
-  VERBENA_RETURN_IF_ERROR(ReadCommand(std::move(words.operands), arguments));
+  VERBENA_RETURN_IF_ERROR(ReadCommand(std::move(operands), arguments));
   if (arguments.command == Command::kHelp) return arguments;
   VERBENA_RETURN_IF_ERROR(ReadFlags(arguments));
   return arguments;

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,8 +25,7 @@ struct Arguments {
 };
 
 // Reads argv[1..]. InvalidArgument names the flag or operand that is wrong and what is allowed.
-// Sets gflags' globals, so it is called once (tests save and restore them). The flags of a
-// --flagfile are checked by gflags itself, which ends the process with kExitUsage on a wrong one.
+// Sets gflags' globals, so it is called once (tests save and restore them).
 absl::StatusOr<Arguments> ParseArguments(std::vector<std::string> args);
 
 // "500ms", "5s", "2m", or a number of seconds. InvalidArgument if it is none of these or outside of

@@ -1,10 +1,13 @@
 // verbena-cli: see HelpText (help.cc).
+#include <fcntl.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -15,7 +18,19 @@
 namespace verbena::cli {
 namespace {
 
+// A standard descriptor that the caller has closed would be given to the next file or socket that
+// is opened, and a value would be written into that. So its place is taken by one that refuses:
+// reads and writes then fail, and are told.
+void HoldStandardDescriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free number is the one that is missing.
+    if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) std::abort();
+  }
+}
+
 int Run(int argc, char** argv) {
+  HoldStandardDescriptors();
   // A closed pipe is an error of writing (kExitIo), and standard output is for values only.
   std::signal(SIGPIPE, SIG_IGN);
   spdlog::set_default_logger(spdlog::stderr_color_mt("verbena-cli"));

@@ -1,0 +1,308 @@
+// verbena-cli against a real verbena-server: values through pipes, texts, exit statuses.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/integration/process.h"
+
+namespace verbena::testing {
+namespace {
+
+using Json = nlohmann::json;
+using std::chrono::milliseconds;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+Outcome RunProgram(ProcessOptions options) {
+  auto process = Process::Run(std::move(options));
+  if (!process.ok()) {
+    ADD_FAILURE() << process.status();
+    return {};
+  }
+  const auto exit = (*process)->WaitForExit();
+  if (!exit.ok() || !exit->exited) {
+    ADD_FAILURE() << "signal " << (exit.ok() ? exit->signal : 0) << "\n" << (*process)->err();
+    return {};
+  }
+  return {exit->code, (*process)->out(), (*process)->err()};
+}
+
+Outcome Cli(std::vector<std::string> args, std::string input = {}) {
+  ProcessOptions options;
+  options.program = ProgramPath("verbena-cli");
+  options.args = std::move(args);
+  options.input = std::move(input);
+  return RunProgram(std::move(options));
+}
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string EveryByte(size_t size) {
+  std::string bytes(size, '\0');
+  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 131 + i / 251);
+  return bytes;
+}
+
+// One server for all tests that do it no harm.
+class CliTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    auto server = ServerProcess::Start({"--max_value_size=4MiB"});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = std::move(*server);
+    flag_ = "--server=" + server_->address();
+  }
+  static void TearDownTestSuite() {
+    if (server_ == nullptr) return;
+    const auto exit = server_->Stop();
+    EXPECT_TRUE(exit.ok() && exit->exited && exit->code == 0);
+    server_.reset();
+  }
+  void SetUp() override { ASSERT_NE(server_, nullptr); }
+
+  static std::unique_ptr<ServerProcess> server_;
+  static std::string flag_;
+};
+std::unique_ptr<ServerProcess> CliTest::server_;
+std::string CliTest::flag_;
+
+TEST_F(CliTest, PutGetDelete) {
+  Outcome put = Cli({flag_, "put", "greeting", "hello, fabric"});
+  EXPECT_EQ(put.code, 0) << put.err;
+  EXPECT_EQ(put.out, "created\n");
+  EXPECT_EQ(put.err, "");
+  put = Cli({flag_, "put", "greeting", "hello again"});
+  EXPECT_EQ(put.out, "replaced\n");
+  const Outcome get = Cli({flag_, "get", "greeting"});
+  EXPECT_EQ(get.code, 0) << get.err;
+  EXPECT_EQ(get.out, "hello again");  // no line end is added
+  EXPECT_EQ(get.err, "");
+  const Outcome del = Cli({flag_, "del", "greeting"});
+  EXPECT_EQ(del.code, 0) << del.err;
+  EXPECT_EQ(del.out, "deleted\n");
+  EXPECT_EQ(Cli({flag_, "get", "greeting"}).code, 1);
+}
+
+TEST_F(CliTest, AbsentKey) {
+  const Outcome get = Cli({flag_, "get", "no such\nkey"});
+  EXPECT_EQ(get.code, 1);
+  EXPECT_EQ(get.out, "");
+  EXPECT_TRUE(Has(get.err, "'no such\\nkey'")) << get.err;
+  const Outcome del = Cli({flag_, "del", "absent"});
+  EXPECT_EQ(del.code, 1);
+  EXPECT_EQ(del.out, "");
+}
+
+TEST_F(CliTest, ValuesArePassedByteForByte) {
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{256}, size_t{8192}, size_t{3'000'000}}) {
+    const std::string value = EveryByte(size);
+    const Outcome put = Cli({flag_, "put", "bytes"}, value);
+    ASSERT_EQ(put.code, 0) << size << ": " << put.err;
+    const Outcome get = Cli({flag_, "get", "bytes"});
+    ASSERT_EQ(get.code, 0) << size << ": " << get.err;
+    EXPECT_TRUE(get.out == value) << size;
+  }
+}
+
+TEST_F(CliTest, AnEmptyArgumentIsAnEmptyValue) {
+  EXPECT_EQ(Cli({flag_, "put", "empty", ""}, "not this").code, 0);
+  const Outcome get = Cli({flag_, "get", "empty"});
+  EXPECT_EQ(get.code, 0);
+  EXPECT_EQ(get.out, "");
+}
+
+TEST_F(CliTest, JsonResults) {
+  const Outcome put = Cli({flag_, "--json", "put", "json", "caf\xc3\xa9"});
+  ASSERT_EQ(put.code, 0) << put.err;
+  const Json created = Json::parse(put.out);
+  EXPECT_EQ(created["key"], "json");
+  EXPECT_EQ(created["result"], "created");
+  const Json text = Json::parse(Cli({flag_, "--json", "get", "json"}).out);
+  EXPECT_EQ(text["value"], "caf\xc3\xa9");
+  EXPECT_EQ(text["bytes"], 5);
+  EXPECT_EQ(text["version"], created["version"]);
+  EXPECT_EQ(Cli({flag_, "put", "json"}, "\xff\xfe").code, 0);
+  const Json bytes = Json::parse(Cli({flag_, "--json", "get", "json"}).out);
+  EXPECT_EQ(bytes["value_base64"], "//4=");
+  EXPECT_FALSE(bytes.contains("value"));
+  EXPECT_GT(bytes["version"], created["version"]);
+  const Outcome missing = Cli({flag_, "--json", "get", "nothing"});
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_EQ(Json::parse(missing.out)["error"]["status"], "NOT_FOUND");
+  EXPECT_EQ(Json::parse(missing.out)["error"]["exit_status"], 1);
+}
+
+TEST_F(CliTest, Info) {
+  ASSERT_EQ(Cli({flag_, "put", "counted", "x"}).code, 0);
+  const Outcome json = Cli({flag_, "--json", "info"});
+  ASSERT_EQ(json.code, 0) << json.err;
+  const Json info = Json::parse(json.out);
+  EXPECT_GE(info.at("items").get<uint64_t>(), 1U);
+  EXPECT_GT(info.at("memory").at("used_bytes").get<uint64_t>(), 0U);
+  EXPECT_EQ(info.at("client").at("fabric"), "soft");
+  const Outcome table = Cli({flag_, "info"});
+  EXPECT_EQ(table.code, 0);
+  EXPECT_TRUE(Has(table.out, "\nmemory.used_bytes ")) << table.out;
+}
+
+TEST_F(CliTest, Ping) {
+  const Outcome ping = Cli({flag_, "ping"});
+  EXPECT_EQ(ping.code, 0) << ping.err;
+  EXPECT_TRUE(Has(ping.out, server_->address() + " answered in ")) << ping.out;
+  EXPECT_TRUE(Has(ping.out, "fabric soft")) << ping.out;
+  const Json json = Json::parse(Cli({flag_, "--json", "ping"}).out);
+  EXPECT_GT(json["round_trip_us"].get<double>(), 0.0);
+}
+
+TEST_F(CliTest, LimitsOfKeysAndValues) {
+  const Outcome empty = Cli({flag_, "put", "", "value"});
+  EXPECT_EQ(empty.code, 4) << empty.err;
+  EXPECT_TRUE(Has(empty.err, "key")) << empty.err;
+  EXPECT_EQ(Cli({flag_, "get", ""}).code, 4);
+  EXPECT_EQ(Cli({flag_, "del", ""}).code, 4);
+  EXPECT_EQ(Cli({flag_, "put", std::string(4072, 'k'), "longest key"}).code, 0);
+  EXPECT_EQ(Cli({flag_, "get", std::string(4072, 'k')}).out, "longest key");
+  const Outcome key = Cli({flag_, "put", std::string(4073, 'k'), "too long"});
+  EXPECT_EQ(key.code, 4) << key.err;
+  EXPECT_TRUE(Has(key.err, "4073") && Has(key.err, "4072")) << key.err;
+  const Outcome value = Cli({flag_, "put", "large"}, std::string((4 << 20) + 1, 'v'));
+  EXPECT_EQ(value.code, 4) << value.err;
+  EXPECT_TRUE(Has(value.err, "4194305") || Has(value.err, "4MiB")) << value.err;
+  EXPECT_EQ(Cli({flag_, "put", "large"}, std::string(4 << 20, 'v')).code, 0);
+}
+
+TEST_F(CliTest, ClosedAndFullOutputs) {
+  ASSERT_EQ(Cli({flag_, "put", "long"}, EveryByte(3'000'000)).code, 0);
+  const auto bash = [](const std::string& script) {
+    ProcessOptions options;
+    options.program = "/bin/bash";
+    options.args = {"-c", script, "bash", ProgramPath("verbena-cli"), flag_};
+    return RunProgram(std::move(options));
+  };
+  // The reader goes away: no message, a status of its own.
+  const Outcome closed =
+      bash(R"("$1" "$2" get long | head -c 1 >/dev/null; echo ${PIPESTATUS[0]})");
+  EXPECT_EQ(closed.out, "6\n") << closed.err;
+  EXPECT_EQ(closed.err, "");
+  const Outcome full = bash(R"("$1" "$2" get long >/dev/full; echo $?)");
+  EXPECT_EQ(full.out, "6\n");
+  EXPECT_TRUE(Has(full.err, "No space left on device")) << full.err;
+  const Outcome no_output = bash(R"("$1" "$2" get long >&-; echo $?)");
+  EXPECT_EQ(no_output.out, "6\n") << no_output.err;
+  const Outcome no_input = bash(R"("$1" "$2" put long <&-; echo $?)");
+  EXPECT_EQ(no_input.out, "6\n") << no_input.err;
+  EXPECT_TRUE(Has(no_input.err, "standard input")) << no_input.err;
+  // Through a pipe on both sides nothing is lost.
+  const Outcome copied = bash(
+      R"("$1" "$2" get long | "$1" "$2" put copy && cmp <("$1" "$2" get long) <("$1" "$2" get copy))");
+  EXPECT_EQ(copied.code, 0) << copied.err;
+  EXPECT_EQ(copied.out, "created\n");
+}
+
+TEST_F(CliTest, WrongUsage) {
+  const auto refused = [](std::vector<std::string> args, const std::string& part) {
+    const Outcome outcome = Cli(std::move(args));
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_TRUE(Has(outcome.err, part)) << outcome.err;
+    EXPECT_TRUE(Has(outcome.err, "--help")) << outcome.err;
+  };
+  refused({flag_, "--colour=red", "get", "key"}, "--colour");
+  refused({flag_, "--timeout=soon", "get", "key"}, "1ms to 1h");
+  refused({flag_, "--fabric=tcp", "get", "key"}, "auto, verbs or soft");
+  refused({flag_, "list"}, "'list'");
+  refused({flag_, "get"}, "get KEY");
+  refused({"get", "key"}, "--server is missing");
+  refused({"--server=127.0.0.1", "get", "key"}, "ADDR:PORT");
+
+  const std::string path = ::testing::TempDir() + "/cli_test_wrong.flags";
+  std::ofstream(path) << "# comment\n\n--color=red\n";
+  const Outcome file = Cli({flag_, "--flagfile=" + path, "ping"});
+  EXPECT_EQ(file.code, 2) << file.err;
+  EXPECT_TRUE(Has(file.err, "unknown flag --color") && Has(file.err, "line 3")) << file.err;
+  std::remove(path.c_str());
+}
+
+TEST_F(CliTest, HelpAndVersion) {
+  const Outcome help = Cli({"--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_TRUE(Has(help.out, "get KEY") && Has(help.out, "Exit status"));
+  EXPECT_EQ(Cli({"help"}).out, help.out);
+  const Outcome version = Cli({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_TRUE(Has(version.out, "verbena-cli "));
+}
+
+TEST_F(CliTest, FlagsFromAFile) {
+  const std::string path = ::testing::TempDir() + "/cli_test.flags";
+  std::ofstream(path) << flag_ << "\n--timeout=10s\n";
+  EXPECT_EQ(Cli({"--flagfile=" + path, "ping"}).code, 0);
+  std::remove(path.c_str());
+}
+
+TEST(CliWithoutServer, NobodyListens) {
+  // Port 1 is nobody's.
+  const Outcome soft = Cli({"--server=127.0.0.1:1", "--fabric=soft", "get", "key"});
+  EXPECT_EQ(soft.code, 3) << soft.err;
+  EXPECT_TRUE(Has(soft.err, "127.0.0.1:1")) << soft.err;
+  const Outcome json = Cli({"--server=127.0.0.1:1", "--fabric=soft", "--json", "get", "key"});
+  EXPECT_EQ(json.code, 3);
+  EXPECT_EQ(Json::parse(json.out)["error"]["exit_status"], 3);
+  // An address of another machine, which the software device cannot reach (TEST-NET-1).
+  const Outcome far = Cli({"--server=192.0.2.1:7400", "--timeout=500ms", "ping"});
+  EXPECT_EQ(far.code, 3) << far.err;
+}
+
+TEST(CliWithoutServer, ServerThatIsStoppedInTheMiddle) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  (*server)->process().Signal(SIGSTOP);
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome put = Cli({"--server=" + (*server)->address(), "--timeout=300ms", "put", "k", "v"});
+  EXPECT_EQ(put.code, 3) << put.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, kPatience);
+  EXPECT_NE(put.err, "");
+  (*server)->process().Signal(SIGCONT);
+}
+
+TEST(CliWithoutServer, OutOfMemoryNamesTheSizes) {
+  auto server = ServerProcess::Start({"--memory=16MiB", "--max_value_size=64MiB"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string flag = "--server=" + (*server)->address();
+  ASSERT_EQ(Cli({flag, "put", "small", "kept"}).code, 0);
+  const Outcome put = Cli({flag, "put", "large"}, std::string(32 << 20, 'v'));
+  EXPECT_EQ(put.code, 4) << put.err;
+  EXPECT_TRUE(Has(put.err, "33554") || Has(put.err, "32MiB")) << put.err;
+  EXPECT_EQ(Cli({flag, "get", "small"}).out, "kept");
+}
+
+TEST(CliWithoutServer, TooManyConnections) {
+  auto server = ServerProcess::Start({"--max_connections=1"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string flag = "--server=" + (*server)->address();
+  // One connection after another is well: the first is freed when its client ends.
+  for (int i = 0; i < 3; ++i) {
+    Outcome ping = Cli({flag, "ping"});
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (ping.code == 4 && std::chrono::steady_clock::now() < deadline)
+      ping = Cli({flag, "ping"});
+    EXPECT_EQ(ping.code, 0) << ping.err;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::testing
