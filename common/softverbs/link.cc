@@ -61,17 +61,17 @@ absl::Status Link::SetRemote(CmMessage* message) {
     return absl::InvalidArgumentError("a peer sent a malformed connection message");
   }
   Device& device = Device::Existing();
-  peer_ = device.FindPeer(body.process);
-  if (peer_ == nullptr) {
+  std::shared_ptr<PeerProcess> peer = device.FindPeer(body.process);
+  if (peer == nullptr) {
     if (body.process == device.id()) {
-      peer_ = PeerProcess::Self();
+      peer = PeerProcess::Self();
     } else {
       auto opened = PeerProcess::Open(message->pid, std::move(message->fds[0]),
                                       std::move(message->fds[1]), std::move(message->fds[2]));
       if (!opened.ok()) return opened.status();
-      peer_ = std::move(*opened);
+      peer = std::move(*opened);
     }
-    device.AddPeer(body.process, peer_);
+    device.AddPeer(body.process, peer);
   }
   remote_.qp_num = body.qp_num;
   remote_.pd = body.pd;
@@ -81,12 +81,13 @@ absl::Status Link::SetRemote(CmMessage* message) {
   remote_.send_slot = body.send_slot;
   size_t next = 3;
   if (body.recv_channel != 0) {
-    remote_.recv_channel = peer_->AdoptChannel(body.recv_channel, std::move(message->fds[next++]));
+    remote_.recv_channel = peer->AdoptChannel(body.recv_channel, std::move(message->fds[next++]));
   }
   if (body.send_channel != 0) {
-    remote_.send_channel = peer_->AdoptChannel(body.send_channel, std::move(message->fds[next++]));
+    remote_.send_channel = peer->AdoptChannel(body.send_channel, std::move(message->fds[next++]));
   }
   const std::lock_guard lock(socket_mutex_);
+  peer_ = std::move(peer);
   for (auto& [id, fd] : early_memories_) peer_->AdoptMemory(id, std::move(fd));
   early_memories_.clear();
   return absl::OkStatus();

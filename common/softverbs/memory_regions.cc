@@ -65,7 +65,8 @@ bool FindBackingFile(uint64_t address, uint64_t length, BackingFile* file) {
   return good && covered >= end;
 }
 
-// A descriptor of our own on the file, if the process has one open.
+// A descriptor of our own on the file, if the process has one open. Plain system calls: other
+// threads open and close the descriptors that this merely looks at, which is harmless.
 UniqueFd FindOpenFile(const BackingFile& file) {
   DIR* directory = opendir("/proc/self/fd");
   if (directory == nullptr) return {};
@@ -73,9 +74,9 @@ UniqueFd FindOpenFile(const BackingFile& file) {
   while (const dirent* entry = readdir(directory)) {
     const int fd = std::atoi(entry->d_name);
     struct stat status;
-    if (entry->d_name[0] == '.' || fstat(fd, &status) != 0) continue;
+    if (entry->d_name[0] == '.' || syscall(SYS_fstat, fd, &status) != 0) continue;
     if (status.st_dev == file.device && status.st_ino == file.inode) {
-      found = UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+      found = UniqueFd(static_cast<int>(syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0)));
       break;
     }
   }

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 
 #include <cstdlib>
 
@@ -136,8 +137,11 @@ int Endpoint::PostWrite(uint64_t wr_id, size_t offset, uint32_t length, uint64_t
 ibv_wc Endpoint::Wait(int timeout_ms) {
   const int64_t deadline = MonotonicNanos() + int64_t{timeout_ms} * 1'000'000;
   ibv_wc wc{};
+  int polls = 0;
   do {
     if (ibv_poll_cq(cq, 1, &wc) == 1) return wc;
+    // The other end may need this processor.
+    if (++polls % 1024 == 0) sched_yield();
   } while (MonotonicNanos() < deadline);
   wc = {};
   wc.status = IBV_WC_GENERAL_ERR;

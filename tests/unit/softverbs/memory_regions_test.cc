@@ -1,0 +1,111 @@
+#include "common/softverbs/memory_regions.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <set>
+#include <vector>
+
+#include "common/base/shared_memory.h"
+
+namespace verbena::softverbs {
+namespace {
+
+constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+
+class MemoryRegionsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(Device::Get(), nullptr);
+    regions_ = MemoryRegions::Create();
+    ASSERT_NE(regions_, nullptr);
+    pd_.id = 3;
+  }
+  const MrEntry& Entry(const MemoryRegion* mr) {
+    return regions_->table().entries[MrIndex(mr->rkey)];
+  }
+
+  std::unique_ptr<MemoryRegions> regions_;
+  ProtectionDomain pd_;
+  std::array<uint8_t, 4096> plain_{};
+};
+
+TEST_F(MemoryRegionsTest, BoundsAndRights) {
+  MemoryRegion* mr = regions_->Register(&pd_, plain_.data(), 1000, IBV_ACCESS_REMOTE_READ);
+  ASSERT_NE(mr, nullptr);
+  const auto begin = reinterpret_cast<uint64_t>(plain_.data());
+  EXPECT_TRUE(regions_->CheckLocal(mr->lkey, begin, 1000, 3, false));
+  EXPECT_TRUE(regions_->CheckLocal(mr->lkey, begin + 1000, 0, 3, false));
+  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin + 1, 1000, 3, false));
+  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin - 1, 1, 3, false));
+  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin, ~uint64_t{0}, 3, false));
+  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin, 8, 4, false)) << "another PD";
+  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin, 8, 3, true)) << "no LOCAL_WRITE";
+  EXPECT_FALSE(regions_->CheckLocal(mr->lkey + 1, begin, 8, 3, false));
+  EXPECT_FALSE(regions_->CheckLocal(0, begin, 0, 3, false));
+  EXPECT_FALSE(regions_->CheckLocal(0xffffffff, begin, 8, 3, false));
+  EXPECT_EQ(pd_.users.load(), 1);
+  const uint32_t key = mr->lkey;
+  EXPECT_EQ(regions_->Deregister(mr), 0);
+  EXPECT_FALSE(regions_->CheckLocal(key, begin, 8, 3, false));
+  EXPECT_EQ(pd_.users.load(), 0);
+}
+
+TEST_F(MemoryRegionsTest, RemoteChangeNeedsLocalWrite) {
+  EXPECT_EQ(regions_->Register(&pd_, plain_.data(), 8, IBV_ACCESS_REMOTE_WRITE), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(regions_->Register(&pd_, plain_.data(), 8, IBV_ACCESS_REMOTE_ATOMIC), nullptr);
+  EXPECT_EQ(regions_->Register(&pd_, plain_.data(), ~size_t{0}, kAll), nullptr) << "wraps around";
+}
+
+TEST_F(MemoryRegionsTest, FindsTheMemfdAndTheOffset) {
+  auto memory = SharedMemory::Create("regions-test", 1 << 20, false);
+  ASSERT_TRUE(memory.ok());
+  // Two mappings of one file, and advice that splits the mapping.
+  madvise(memory->data() + 8192, 4096, MADV_DONTDUMP);
+  MemoryRegion* whole = regions_->Register(&pd_, memory->data(), memory->size(), kAll);
+  MemoryRegion* part = regions_->Register(&pd_, memory->data() + 5000, 100, kAll);
+  MemoryRegion* heap = regions_->Register(&pd_, plain_.data(), plain_.size(), kAll);
+  ASSERT_TRUE(whole != nullptr && part != nullptr && heap != nullptr);
+  EXPECT_NE(Entry(whole).memory.load(), 0u);
+  EXPECT_EQ(Entry(whole).offset.load(), 0u);
+  EXPECT_EQ(Entry(part).memory.load(), Entry(whole).memory.load());
+  EXPECT_EQ(Entry(part).offset.load(), 5000u);
+  EXPECT_EQ(Entry(heap).memory.load(), 0u);
+  size_t announced = 0;
+  regions_->ForEachMemory(3, [&](uint64_t, int fd) {
+    ++announced;
+    EXPECT_NE(fd, memory->fd()) << "a descriptor of its own";
+  });
+  EXPECT_EQ(announced, 1u);
+  regions_->ForEachMemory(4, [&](uint64_t, int) { ADD_FAILURE() << "another PD"; });
+  regions_->Deregister(part);
+  regions_->Deregister(whole);
+  regions_->ForEachMemory(3, [&](uint64_t, int) { ADD_FAILURE() << "nothing is left"; });
+  regions_->Deregister(heap);
+}
+
+TEST_F(MemoryRegionsTest, KeysAreNotUsedAgainSoon) {
+  std::set<uint32_t> keys;
+  for (int i = 0; i < 1000; ++i) {
+    MemoryRegion* mr = regions_->Register(&pd_, plain_.data(), 8, kAll);
+    ASSERT_NE(mr, nullptr);
+    EXPECT_TRUE(keys.insert(mr->rkey).second);
+    regions_->Deregister(mr);
+  }
+}
+
+TEST(CqNotifyTest, MarkReadySetsBothLevels) {
+  auto notify = std::make_unique<CqNotify>();
+  notify->MarkReady(0);
+  notify->MarkReady(63);
+  notify->MarkReady(64);
+  notify->MarkReady(kMaxQps - 1);
+  EXPECT_EQ(notify->groups[0].summary.load(), 3u);
+  EXPECT_EQ(notify->groups[0].ready[0].load(), uint64_t{1} << 63 | 1);
+  EXPECT_EQ(notify->groups[0].ready[1].load(), 1u);
+  EXPECT_EQ(notify->groups[CqNotify::kGroups - 1].summary.load(), uint64_t{1} << 63);
+}
+
+}  // namespace
+}  // namespace verbena::softverbs
