@@ -70,6 +70,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
         absl::StrCat("--listen=", config.listen.ToString(), ": ", config.listen.host(),
                      " is not an address of this machine (see `ip address`)"));
   }
+  const net::NetworkOptions options = {.listen = config.listen,
+                                       .fabrics = FabricsOf(config),
+                                       .queues = config.queues,
+                                       .poll_ns = config.poll_us * 1000,
+                                       .silence_seconds = config.silence_seconds};
+  // Before the memory is taken, which can be slow.
+  if (const absl::Status status = net::Network::TryBind(options); !status.ok()) {
+    return Explain(status, config.listen);
+  }
   std::unique_ptr<Server> server(new Server(config));
   server->started_ = MonotonicNanos();
   VERBENA_ASSIGN_OR_RETURN(storage::Region region, MakeRegion(config));
@@ -84,11 +93,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
                            storage::Store::Create(std::move(region), store_options));
   server->handler_ =
       std::make_unique<StoreHandler>(*server->store_, [raw = server.get()] { return raw->Info(); });
-  const net::NetworkOptions options = {.listen = config.listen,
-                                       .fabrics = FabricsOf(config),
-                                       .queues = config.queues,
-                                       .poll_ns = config.poll_us * 1000,
-                                       .silence_seconds = config.silence_seconds};
   absl::StatusOr<std::unique_ptr<net::Network>> network = net::Network::Create(options, slice);
   if (!network.ok()) return Explain(network.status(), config.listen);
   server->network_ = *std::move(network);

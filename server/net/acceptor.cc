@@ -71,16 +71,28 @@ bool Admission::WaitEmpty(absl::Duration limit) {
 absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(verbs::VerbsApi& api, NetAddress* address,
                                                          const QueueOptions& options,
                                                          const Slice& slice) {
+  VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<Acceptor> acceptor, BindAll(api, address));
+  acceptor->layout_version_ = slice.layout_version;
+  for (const verbs::CmId& listener : acceptor->listeners_) {
+    VERBENA_RETURN_IF_ERROR(acceptor->AdapterFor(listener, options, slice).status());
+  }
+  return acceptor;
+}
+
+absl::Status Acceptor::TryBind(verbs::VerbsApi& api, const NetAddress& address) {
+  NetAddress copy = address;
+  return BindAll(api, &copy).status();
+}
+
+absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::BindAll(verbs::VerbsApi& api,
+                                                            NetAddress* address) {
   std::unique_ptr<Acceptor> acceptor(new Acceptor);
   acceptor->api_ = &api;
-  acceptor->layout_version_ = slice.layout_version;
   absl::StatusOr<verbs::CmChannel> channel = verbs::CmChannel::Create(api);
   if (!channel.ok()) {
-    if (verbs::IsNoDevice(channel.status())) {
-      return absl::NotFoundError(
-          absl::StrCat("fabric ", api.fabric(), ": ", channel.status().message()));
-    }
-    return channel.status();
+    if (!verbs::IsNoDevice(channel.status())) return channel.status();
+    return absl::NotFoundError(
+        absl::StrCat("fabric ", api.fabric(), ": ", channel.status().message()));
   }
   acceptor->channel_ = *std::move(channel);
   const bool real = std::string_view(api.fabric()) != "soft";
@@ -92,9 +104,9 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(verbs::VerbsApi& api, N
   std::vector<std::string> without;
   for (NetAddress& each : addresses) {
     each.set_port(address->port());
-    const absl::Status status = acceptor->BindOne(each, options, slice);
-    if (MeansNoDevice(status)) {
-      without.push_back(absl::StrCat(each.host(), " (", std::string(status.message()), ")"));
+    const absl::Status status = acceptor->BindOne(each);
+    if (absl::IsNotFound(status) || MeansNoDevice(status)) {
+      without.push_back(absl::StrCat(each.host(), " (", status.message(), ")"));
       continue;
     }
     VERBENA_RETURN_IF_ERROR(status);
@@ -103,22 +115,19 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(verbs::VerbsApi& api, N
     }
   }
   if (acceptor->listeners_.empty()) {
-    return absl::NotFoundError(absl::StrCat("fabric ", api.fabric(), ": no RDMA device has ",
-                                            addresses.empty() ? address->host() : "",
-                                            absl::StrJoin(without, ", ")));
+    return absl::NotFoundError(
+        absl::StrCat("fabric ", api.fabric(), ": no RDMA device has the address ",
+                     without.empty() ? address->host() : absl::StrJoin(without, ", ")));
   }
   return acceptor;
 }
 
-absl::Status Acceptor::BindOne(const NetAddress& address, const QueueOptions& options,
-                               const Slice& slice) {
+absl::Status Acceptor::BindOne(const NetAddress& address) {
   VERBENA_ASSIGN_OR_RETURN(verbs::CmId id, verbs::CmId::Create(channel_));
-  if (address.family() == AF_INET6 && address.IsWildcard()) {
-    // Not every connection manager has the option; without it the listener takes both families.
-    [[maybe_unused]] const absl::Status ignored = id.SetIpv6Only(false);
-  }
   VERBENA_RETURN_IF_ERROR(id.Bind(address));
-  VERBENA_RETURN_IF_ERROR(AdapterFor(id, options, slice).status());
+  if (!id.device().valid() && std::string_view(api_->fabric()) != "soft") {
+    return absl::NotFoundError("the connection manager names no device");
+  }
   listeners_.push_back(std::move(id));
   return absl::OkStatus();
 }
@@ -129,9 +138,6 @@ absl::StatusOr<Adapter*> Acceptor::AdapterFor(const verbs::CmId& id, const Queue
   verbs::DeviceView view = id.device();
   int port = id.port();
   if (!view.valid()) {
-    if (std::string_view(api_->fabric()) != "soft") {
-      return absl::NotFoundError(absl::StrCat(id.local_address().host(), " has no RDMA device"));
-    }
     // The software device is one for all addresses; an id on any of them has its context.
     VERBENA_ASSIGN_OR_RETURN(const NetAddress loopback, NetAddress::Parse("127.0.0.1:0"));
     VERBENA_ASSIGN_OR_RETURN(verbs::CmId anchor, verbs::CmId::Create(channel_));

@@ -72,6 +72,9 @@ class Acceptor {
   static absl::StatusOr<std::unique_ptr<Acceptor>> Bind(verbs::VerbsApi& api, NetAddress* address,
                                                         const QueueOptions& options,
                                                         const Slice& slice);
+  // Whether Bind would find the port free and a device, without setting anything up: the same
+  // errors, sooner.
+  static absl::Status TryBind(verbs::VerbsApi& api, const NetAddress& address);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -89,7 +92,9 @@ class Acceptor {
 
  private:
   Acceptor() = default;
-  absl::Status BindOne(const NetAddress& address, const QueueOptions& options, const Slice& slice);
+  static absl::StatusOr<std::unique_ptr<Acceptor>> BindAll(verbs::VerbsApi& api,
+                                                           NetAddress* address);
+  absl::Status BindOne(const NetAddress& address);
   absl::StatusOr<Adapter*> AdapterFor(const verbs::CmId& id, const QueueOptions& options,
                                       const Slice& slice);
   Adapter* FindAdapter(const verbs::CmId& id);

@@ -41,6 +41,15 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const NetworkOptions& o
   return network;
 }
 
+absl::Status Network::TryBind(const NetworkOptions& options) {
+  for (const Fabric& fabric : options.fabrics) {
+    const absl::Status status = Acceptor::TryBind(*fabric.api, options.listen);
+    if (absl::IsNotFound(status) && !fabric.required) continue;
+    VERBENA_RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Network::Start(RequestHandler& handler) {
   started_ = true;
   std::vector<Worker*> workers;

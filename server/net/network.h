@@ -41,6 +41,9 @@ class Network {
   // does not allow), ResourceExhausted (memory). `slice.memory` must outlive the network.
   static absl::StatusOr<std::unique_ptr<Network>> Create(const NetworkOptions& options,
                                                          const Slice& slice);
+  // Whether Create would find its port free and its devices: the same errors, before anything large
+  // is set up.
+  static absl::Status TryBind(const NetworkOptions& options);
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
