@@ -105,9 +105,10 @@ mount_output() {
 }
 
 # The job's command in place of the shell. "timeout 0" never ends it by itself, but hands a signal on
-# to the whole process group and kills what is left of it 5 s later.
+# to the whole process group and kills what is left of it some seconds later (a server may drain).
 start_command() {
-  local limited=()
+  local limited=() grace=5
+  [ "$JOB_ROLE" != server ] || grace=20
   if [ "$JOB_MEMLOCK" != unlimited ]; then
     # Whoever has this capability is above the limit.
     limited=(setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock)
@@ -115,7 +116,7 @@ start_command() {
   ulimit -l "$JOB_MEMLOCK"
   ulimit -n 65536
   cd "$JOB_DIRECTORY" || exit 126
-  exec "${limited[@]}" timeout --kill-after=5 0 "${JOB_COMMAND[@]}"
+  exec "${limited[@]}" timeout --kill-after=$grace 0 "${JOB_COMMAND[@]}"
 }
 
 # end_after_timeout PID

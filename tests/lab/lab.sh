@@ -262,7 +262,8 @@ show_messages() {
   local dir=$WORK/$1 file
   for file in console qemu.log; do
     [ -s "$dir/$file" ] || continue
-    tail -n 100 "$dir/$file" | tr -d '\r' | sed "s/^/lab: $1 ${file%.log}: /" >&2
+    tail -n 100 "$dir/$file" | tr -d '\r' |
+      sed "/reboot: Power down\$/d; s/^/lab: $1 ${file%.log}: /" >&2
   done
 }
 

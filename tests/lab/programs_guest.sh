@@ -12,7 +12,8 @@ fail() {
   printf 'FAIL  %s\n' "$*"
   exit 1
 }
-cli() { "$BIN/verbena-cli" --fabric=verbs --server="$SERVER" "$@"; }
+# A lost packet of the connection manager costs it 4 s.
+cli() { "$BIN/verbena-cli" --fabric=verbs --server="$SERVER" --timeout=30s "$@"; }
 
 # same FILE FILE WHAT
 same() {
@@ -38,15 +39,14 @@ work_as_client() {
   cli get size-100 >"$WORK/none" 2>&1 || status=$?
   [ $status -eq 1 ] || fail "get of a deleted key: status $status"
   printf 'ok    replaced and deleted\n'
-  cli info
-  cli --json info | grep -q '"items"' || fail 'info --json has no items'
+  cli --json info >"$WORK/info"
+  grep -q '"items"' "$WORK/info" || fail 'info --json has no items'
 
   "$BIN/verbena-bench" load --fabric=verbs --server="$SERVER" --records=1000 --value_size=100 \
     --depth=4 || fail 'bench load'
   "$BIN/verbena-bench" run --fabric=verbs --server="$SERVER" --records=1000 --value_size=100 \
     --workload=a --depth=4 --seconds=5 --json="$WORK/run.json" || fail 'bench run'
-  cat "$WORK/run.json"
-  grep -Eq '"wrong": *0[,}[:space:]]' "$WORK/run.json" || fail 'wrong values'
+  grep -Eq '"wrong": *0(,|}|$)' "$WORK/run.json" || fail 'wrong values'
   ! grep -Eq '"errors": *[1-9]' "$WORK/run.json" || fail 'errors'
   printf 'ok    load and run\n'
 }
