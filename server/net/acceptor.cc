@@ -297,8 +297,10 @@ void Acceptor::OnAsyncEvent(Adapter& adapter, const verbs::AsyncEvent& event) {
     case IBV_EVENT_QP_ACCESS_ERR:
       for (const auto& [connection, owner] : connections_) {
         if (connection->raw_qp != event.raw().element.qp || connection->disconnecting) continue;
-        spdlog::warn("connection {} from {}: {}", connection->id, connection->peer,
-                     verbs::AsyncEventText(event.type()));
+        if (log_.Allow()) {
+          spdlog::warn("connection {} from {}: {}", connection->id, connection->peer,
+                       verbs::AsyncEventText(event.type()));
+        }
         connection->worker->Post({WorkerMail::Kind::kPeerLeft, connection});
       }
       break;
@@ -390,7 +392,9 @@ void Acceptor::Admit(verbs::CmId id, const wire::ConnectData& hello,
       MakeConnection(std::move(id), *adapter, *queues, hello);
   if (!made.ok()) {
     admission_->Leave();
-    spdlog::error("cannot make a connection: {}", std::string(made.status().message()));
+    if (log_.Allow()) {
+      spdlog::error("cannot make a connection: {}", std::string(made.status().message()));
+    }
     return;
   }
   Connection* const connection = made->get();
@@ -408,10 +412,17 @@ void Acceptor::Admit(verbs::CmId id, const wire::ConnectData& hello,
   const auto data = wire::Encode(answer);
   // Before the accept: the first message may come at once.
   connection->worker->Post({WorkerMail::Kind::kAdopt, connection});
+  // The connection manager would let answers wait for 2 s before it repeats a lost one.
+  if (const absl::Status status = verbs::SetAckTimeoutBeforeConnect(connection->cm_id, options);
+      !status.ok()) {
+    spdlog::debug("connection {}: {}", connection->id, std::string(status.message()));
+  }
   const absl::Status accepted = connection->cm_id.Accept(verbs::MakeConnParam(options, data));
   if (!accepted.ok()) {
-    spdlog::warn("connection {} from {}: {}", connection->id, connection->peer,
-                 std::string(accepted.message()));
+    if (log_.Allow()) {
+      spdlog::warn("connection {} from {}: {}", connection->id, connection->peer,
+                   std::string(accepted.message()));
+    }
     connection->worker->Post({WorkerMail::Kind::kPeerLeft, connection});
     return;
   }
@@ -482,7 +493,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Acceptor::MakeConnection(
 
 void Acceptor::Reject(verbs::CmId id, wire::RejectReason reason, const std::string& text) {
   counters_.rejected[std::min(static_cast<size_t>(reason), kRejectReasons - 1)].Add();
-  spdlog::info("refused {}: {}", id.peer_address().ToString(), text);
+  if (log_.Allow()) spdlog::info("refused {}: {}", id.peer_address().ToString(), text);
   wire::RejectData data;
   data.layout = layout_version_;
   data.reason = reason;
