@@ -197,10 +197,12 @@ int ConnectionManager::DestroyId(CmId* id) {
   std::vector<CmId*> orphans;
   {
     std::unique_lock lock(mutex_);
-    DropEvents(id, &orphans);
     acknowledged_.wait(lock, [&] { return id->unacknowledged == 0; });
+    DropEvents(id, &orphans);
     if (id->listener.valid()) {
-      Device::Existing().service().Remove(id->listener_token, id->listener.get());
+      LinkRegistry::RememberSocket(id->listener.get(), false);
+      if (id->listener_token != 0)
+        Device::Existing().service().Remove(id->listener_token, id->listener.get());
       std::erase_if(incoming_, [&](auto& entry) {
         if (entry.second.second != id->serial) return false;
         entry.second.first->Close();
@@ -237,6 +239,7 @@ int ConnectionManager::BindAddr(CmId* id, const sockaddr* address) {
   if (address->sa_family != AF_INET && address->sa_family != AF_INET6) return EAFNOSUPPORT;
   NetAddress local(address);
   if (const int error = CmListener::Bind(&local, &id->listener); error != 0) return error;
+  LinkRegistry::RememberSocket(id->listener.get(), true);
   SetAddress(id, true, local);
   // As with rdma_cm, a wildcard is not yet a device.
   if (!local.IsWildcard()) {
@@ -253,6 +256,7 @@ int ConnectionManager::Listen(CmId* id, int backlog) {
     NetAddress any;
     any.addr()->sa_family = AF_INET;
     if (const int error = CmListener::Bind(&any, &id->listener); error != 0) return error;
+    LinkRegistry::RememberSocket(id->listener.get(), true);
     SetAddress(id, true, any);
   } else if (id->state != State::kBound) {
     return EINVAL;

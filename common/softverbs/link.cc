@@ -16,25 +16,16 @@ std::vector<std::weak_ptr<Link>>& Registry() {
   static auto& links = *new std::vector<std::weak_ptr<Link>>();
   return links;
 }
-// Socket descriptors of live links, readable in a forked child without locks.
+// Which descriptors are sockets of links and listeners; readable in a forked child without locks.
 constexpr size_t kMaxSockets = 1u << 17;
 std::atomic<int>* g_sockets = new std::atomic<int>[kMaxSockets] {};
-
-void RememberSocket(int fd, bool open) {
-  if (fd >= 0 && static_cast<size_t>(fd) < kMaxSockets) {
-    g_sockets[static_cast<size_t>(fd)].store(open ? 1 : 0, std::memory_order_relaxed);
-  }
-}
 
 // An initiator that is stopped inside a copy must not hold up its target for ever.
 constexpr int64_t kInitiatorWaitNanos = 200'000'000;
 
 }  // namespace
 
-Link::~Link() {
-  Close();
-  // A peer that died may have left a CQ fired without its signal; see CompletionChannel.
-}
+Link::~Link() { Close(); }
 
 absl::Status Link::CreateSegment() {
   auto segment = SharedMapping::Create("verbena-soft-link", sizeof(LinkSegment), false);
@@ -94,7 +85,7 @@ absl::Status Link::SetRemote(CmMessage* message) {
 }
 
 bool Link::Watch() {
-  RememberSocket(socket_.get(), true);
+  LinkRegistry::RememberSocket(socket_.get(), true);
   LinkRegistry::Add(shared_from_this());
   const std::lock_guard lock(socket_mutex_);
   token_ = Device::Existing().service().Add(socket_.get(), EPOLLIN, shared_from_this());
@@ -136,7 +127,7 @@ void Link::Close() {
   if (!socket_.valid()) return;
   if (token_ != 0) Device::Existing().service().Remove(token_, socket_.get());
   token_ = 0;
-  RememberSocket(socket_.get(), false);
+  LinkRegistry::RememberSocket(socket_.get(), false);
   socket_.Reset();
   outbox_.clear();
 }
@@ -279,6 +270,12 @@ void LinkRegistry::WaitForInitiators(uint32_t pd) {
       }
       sched_yield();
     }
+  }
+}
+
+void LinkRegistry::RememberSocket(int fd, bool open) {
+  if (fd >= 0 && static_cast<size_t>(fd) < kMaxSockets) {
+    g_sockets[static_cast<size_t>(fd)].store(open ? 1 : 0, std::memory_order_relaxed);
   }
 }
 

@@ -123,7 +123,9 @@ class LinkRegistry {
   // Waits until no peer connected in a PD is inside an operation that began earlier. Bounded, for
   // peers that are stopped.
   static void WaitForInitiators(uint32_t pd);
-  // In a forked child.
+  // Notes that a descriptor is (or no longer is) a socket that a forked child must close: a copy
+  // in the child would hide the death of this process and keep its ports taken.
+  static void RememberSocket(int fd, bool open);
   static void CloseSocketsAfterFork();
 };
 

@@ -1,5 +1,7 @@
 // Client and server in two processes: READs without the server, memory kinds, a peer's death.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstring>
@@ -142,6 +144,58 @@ TEST_F(TwoProcessTest, KilledPeerWakesASleeper) {
   ASSERT_EQ(ibv_req_notify_cq(end_->cq, 0), 0);
   peer.Kill(SIGKILL);
   EXPECT_TRUE(Readable(end_->channel->fd, 1000));
+}
+
+TEST_F(TwoProcessTest, ForkedChildHidesNothing) {
+  // The child has copies of all descriptors, and lives on.
+  PeerProgram peer("idle");
+  Connect(&peer);
+  int hold[2];
+  ASSERT_EQ(pipe(hold), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(hold[1]);
+    const bool dead = Api().CmCreateEventChannel() == nullptr;
+    char byte;
+    (void)!read(hold[0], &byte, 1);
+    _exit(dead ? 0 : 1);
+  }
+  close(hold[0]);
+  peer.Kill(SIGKILL);
+  EXPECT_EQ(NextEvent(events_, 1000)->event, RDMA_CM_EVENT_DISCONNECTED);
+  close(hold[1]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the device is dead in a child";
+}
+
+TEST_F(TwoProcessTest, ListenersOfAParentAreClosedInItsChild) {
+  rdma_cm_id* listener = ListenOnFreePort(events_);
+  ASSERT_NE(listener, nullptr);
+  sockaddr_in address = Loopback(PortOf(listener));
+  int hold[2];
+  ASSERT_EQ(pipe(hold), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(hold[1]);
+    char byte;
+    (void)!read(hold[0], &byte, 1);
+    _exit(0);
+  }
+  close(hold[0]);
+  EXPECT_EQ(Api().CmDestroyId(listener), 0);
+  rdma_cm_id* again = nullptr;
+  ASSERT_EQ(Api().CmCreateId(events_, &again, nullptr, RDMA_PS_TCP), 0);
+  // The child closes its copies when it first runs.
+  const int64_t deadline = MonotonicNanos() + int64_t{kPatienceMs} * 1'000'000;
+  int result;
+  while ((result = Api().CmBindAddr(again, reinterpret_cast<sockaddr*>(&address))) != 0 &&
+         MonotonicNanos() < deadline) {
+  }
+  EXPECT_EQ(result, 0);
+  EXPECT_EQ(Api().CmDestroyId(again), 0);
+  close(hold[1]);
+  waitpid(child, nullptr, 0);
 }
 
 TEST_F(TwoProcessTest, NoDescriptorsAreLost) {
