@@ -60,7 +60,7 @@ compare
 
 Exit status: 0 all well; 1 wrong values, or more errors than --max_errors; 2 wrong usage; 3 no
 connection, or it was lost; 130 interrupted.
-All flags: --helpfull. Flags from a file: --flagfile=FILE.
+Flags from a file: --flagfile=FILE.
 )";
 }
 

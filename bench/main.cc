@@ -1,5 +1,4 @@
 // verbena-bench: see HelpText.
-#include <gflags/gflags.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -8,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -15,6 +15,8 @@
 #include "bench/config.h"
 #include "bench/interrupt.h"
 #include "bench/raw_endpoint.h"
+#include "common/base/command_line.h"
+#include "common/base/text.h"
 
 namespace verbena::bench {
 namespace {
@@ -52,10 +54,10 @@ int Run(int argc, char** argv) {
   spdlog::set_level(spdlog::level::warn);
   if (argc > 1 && std::strcmp(argv[1], "raw-target") == 0) return RawTarget(argc, argv);
 
-  gflags::SetVersionString(VERBENA_VERSION);
-  gflags::SetUsageMessage("verbena-bench load|run|compare [flags]; see verbena-bench --help");
-  gflags::ParseCommandLineNonHelpFlags(&argc, &argv, /*remove_flags=*/true);
-  if (HelpWanted() || (argc == 2 && std::strcmp(argv[1], "help") == 0)) {
+  const auto operands = ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc), "");
+  if (!operands.ok()) return UsageError(ToStd(operands.status().message()));
+  const std::string name = operands->empty() ? "" : operands->front();
+  if (HelpWanted() || name == "help") {
     std::fputs(HelpText().c_str(), stdout);
     return kExitOk;
   }
@@ -63,10 +65,9 @@ int Run(int argc, char** argv) {
     std::printf("verbena-bench %s\n", VERBENA_VERSION);
     return kExitOk;
   }
-  gflags::HandleCommandLineHelpFlags();
-
-  const std::string_view name = argc < 2 ? "" : argv[1];
-  if (argc > 2) return UsageError(absl::StrCat("what is '", argv[2], "'? Flags start with --"));
+  if (operands->size() > 1) {
+    return UsageError(absl::StrCat("what is '", (*operands)[1], "'? Flags start with --"));
+  }
   std::optional<Command> command;
   if (name == "load") command = Command::kLoad;
   if (name == "run" || name == "warm-gets") command = Command::kRun;
@@ -77,7 +78,7 @@ int Run(int argc, char** argv) {
                      : absl::StrCat("no command '", argv[1], "': there are load, run and compare"));
   }
   const auto config = ConfigFromFlags(*command);
-  if (!config.ok()) return UsageError(std::string(config.status().message()));
+  if (!config.ok()) return UsageError(ToStd(config.status().message()));
   CatchInterrupts();
   if (name == "warm-gets") return WarmGets(*config);
   return *command == Command::kCompare ? Compare(*config) : LoadOrRun(*config);

@@ -20,7 +20,21 @@ Zipfian::Zipfian(uint64_t items, double theta, double zeta_items)
       zeta_items_(zeta_items),
       alpha_(1.0 / (1.0 - theta)),
       eta_((1.0 - std::pow(2.0 / items_, 1.0 - theta)) / (1.0 - Zeta(2, theta) / zeta_items)),
-      second_(1.0 + std::pow(0.5, theta)) {}
+      second_(1.0 + std::pow(0.5, theta)) {
+  const double whole = std::round(alpha_);
+  if (whole <= 1000 && std::abs(alpha_ - whole) < 1e-9) whole_alpha_ = static_cast<unsigned>(whole);
+}
+
+// base^alpha. YCSB's alpha is 100 but for the rounding of 1 - 0.99: seven squarings and two
+// products then take a third of the time of std::pow.
+double Zipfian::Power(double base) const {
+  if (whole_alpha_ == 0) return std::pow(base, alpha_);
+  double result = 1;
+  for (unsigned exponent = whole_alpha_;; base *= base) {
+    if ((exponent & 1) != 0) result *= base;
+    if ((exponent >>= 1) == 0) return result;
+  }
+}
 
 uint64_t Zipfian::Next(Random& random) const {
   const double u = random.NextDouble();
@@ -28,7 +42,7 @@ uint64_t Zipfian::Next(Random& random) const {
   if (uz < 1.0) return 0;
   if (uz < second_) return 1;
   // Below items_ but for rounding at u close to 1.
-  const double rank = items_ * std::pow(eta_ * u - eta_ + 1.0, alpha_);
+  const double rank = items_ * Power(eta_ * u - eta_ + 1.0);
   return static_cast<uint64_t>(std::min(rank, items_ - 1.0));
 }
 

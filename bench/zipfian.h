@@ -24,11 +24,14 @@ class Zipfian {
   uint64_t Next(Random& random) const;
 
  private:
+  double Power(double base) const;
+
   double items_;
   double zeta_items_;
   double alpha_;
   double eta_;
-  double second_;  // bound of u * zeta below which the rank is 1
+  double second_;             // bound of u * zeta below which the rank is 1
+  unsigned whole_alpha_ = 0;  // alpha_ where it is a whole number but for rounding, else 0
 };
 
 // YCSB's "zipfian" request distribution: a rank of a fixed Zipfian of 10^10 items, hashed onto

@@ -8,7 +8,7 @@ BUILD_PACKAGES=(
   g++ cmake ninja-build pkg-config ccache
   libibverbs-dev librdmacm-dev ibverbs-providers
   libabsl-dev libspdlog-dev libgflags-dev libxxhash-dev nlohmann-json3-dev
-  libgtest-dev libgmock-dev libbenchmark-dev libhiredis-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
 )
 
 say() { printf '==> %s\n' "$*"; }

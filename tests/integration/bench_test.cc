@@ -231,7 +231,7 @@ TEST(BenchUsage, WrongUsageIsRefused) {
   EXPECT_THAT(range.err, HasSubstr("--depth=0"));
   EXPECT_THAT(range.err, HasSubstr("1 to 1024"));
   const Outcome unknown = Bench({"run", "--server=127.0.0.1:1", "--dept=4"});
-  EXPECT_NE(unknown.code, 0);
+  EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("dept"));
   EXPECT_EQ(Bench({"run", "--server=127.0.0.1:1", "stray"}).code, 2);
 }

@@ -16,6 +16,14 @@ TEST(KeyNames, AreYcsbs) {
   EXPECT_EQ(names.Name(999), "user2071219101098386137");
 }
 
+// Digit by digit against the library's conversion.
+TEST(KeyNames, AreTheHashInDecimal) {
+  const KeyNames names(0);
+  for (uint64_t i = 0; i < 100'000; ++i) {
+    ASSERT_EQ(names.Name(i), "user" + std::to_string(FnvHash64(i))) << i;
+  }
+}
+
 TEST(KeyNames, ArePaddedWithZeros) {
   const KeyNames names(30);
   EXPECT_EQ(names.Name(0), "user00000006284781860667377211");
