@@ -283,8 +283,17 @@ void CompletionQueue::IdlePoll() {
 bool CompletionQueue::KickTargets(int64_t now) {
   bool outstanding = false;
   const std::lock_guard lock(progress_lock_);
-  for (QueuePair* qp : slots_) {
-    if (qp != nullptr && qp->send_cq == this && qp->KickTarget(now)) outstanding = true;
+  for (uint32_t w = 0; w * 64 < slots_.size(); ++w) {
+    if (outstanding_[w].load(std::memory_order_relaxed) == 0) continue;
+    // Cleared first: a message that is sent meanwhile sets its bit again.
+    for (uint64_t bits = outstanding_[w].exchange(0); bits != 0; bits &= bits - 1) {
+      const uint32_t slot = w * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+      if (slot >= slots_.size() || slots_[slot] == nullptr || !slots_[slot]->KickTarget(now)) {
+        continue;
+      }
+      MarkOutstanding(slot);
+      outstanding = true;
+    }
   }
   return outstanding;
 }

@@ -9,6 +9,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -90,6 +91,13 @@ class CompletionQueue : public ibv_cq {
   bool AttachQp(QueuePair* qp, uint32_t* slot);
   void DetachQp(uint32_t slot);
 
+  // Says that the QP in `slot`, which completes its sends here, has messages on their way.
+  void MarkOutstanding(uint32_t slot) {
+    std::atomic<uint64_t>& word = outstanding_[slot / 64];
+    const uint64_t bit = uint64_t{1} << (slot % 64);
+    if ((word.load(std::memory_order_relaxed) & bit) == 0) word.fetch_or(bit);
+  }
+
   // Raises the event if armed for such a completion.
   void FireIfArmed(bool solicited);
   // Marks a QP of this CQ ready from within this process and sees to it that somebody looks.
@@ -127,6 +135,8 @@ class CompletionQueue : public ibv_cq {
   std::vector<QueuePair*> slots_;
   std::vector<uint32_t> free_slots_;
   std::atomic<uint32_t> attached_{0};
+  // Slots whose QPs may have unacknowledged messages; cleared by KickTargets when they have none.
+  std::array<std::atomic<uint64_t>, kMaxQps / 64> outstanding_{};
 
   std::atomic<uint32_t> idle_polls_{0};
   std::atomic<int64_t> next_look_{0};

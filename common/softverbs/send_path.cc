@@ -301,6 +301,7 @@ QueuePair::Launch QueuePair::LaunchMessage(SendWqe* wqe) {
       return Fail(wqe, IBV_WC_LOC_PROT_ERR);
     }
     wqe->message = ++messages_;
+    scq()->MarkOutstanding(send_slot_);
   }
   const uint32_t total = write ? uint32_t{sizeof(uint32_t)} : wqe->length;
   // Where in the gather list the next byte lies.

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -117,6 +118,40 @@ TEST_F(TwoProcessTest, EchoWithEventsAtBothEnds) {
       Api().AckCqEvents(cq, 1);
     }
   }
+}
+
+TEST_F(TwoProcessTest, PeerReadsMemoryRegisteredLater) {
+  PeerProgram peer("fetch");
+  Connect(&peer);
+  ASSERT_EQ(end_->PostRecv(0, 4096, 4096), 0);
+  for (int round = 0; round < 4; ++round) {
+    auto memory = SharedMemory::Create("later", 1 << 16, false);
+    ASSERT_TRUE(memory.ok());
+    for (size_t i = 0; i < memory->size(); ++i) {
+      memory->data()[i] = static_cast<uint8_t>(i * 7 + static_cast<size_t>(round));
+    }
+    ibv_mr* mr = Api().RegMr(end_->pd, memory->data() + 4096, 8192, IBV_ACCESS_REMOTE_READ);
+    ASSERT_NE(mr, nullptr);
+    const auto address = reinterpret_cast<uint64_t>(memory->data()) + 5000;
+    const std::array<uint32_t, 2> key_and_length = {mr->rkey, 3000};
+    std::memcpy(end_->data, &address, 8);
+    std::memcpy(end_->data + 8, key_and_length.data(), 8);
+    ASSERT_EQ(end_->PostSend(1, 0, 16, 0), 0);
+    const ibv_wc wc = end_->Wait();
+    ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+    ASSERT_EQ(wc.byte_len, 3000u);
+    EXPECT_EQ(std::memcmp(end_->data + 4096, memory->data() + 5000, 3000), 0);
+    ASSERT_EQ(end_->PostRecv(0, 4096, 4096), 0);
+    EXPECT_EQ(Api().DeregMr(mr), 0);
+  }
+}
+
+TEST_F(TwoProcessTest, SealedMemoryCanBeRead) {
+  PeerProgram peer("sealed");
+  Connect(&peer);
+  ASSERT_EQ(end_->PostRead(1, 0, 1000, address_ + 300'000, rkey_), 0);
+  ASSERT_EQ(end_->Wait().status, IBV_WC_SUCCESS);
+  ExpectPattern(300'000, 1000);
 }
 
 TEST_F(TwoProcessTest, KilledPeer) {

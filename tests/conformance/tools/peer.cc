@@ -4,6 +4,9 @@
 //   soft_peer MODE [BUFFER_BYTES]
 //     echo    polls, and sends every message back
 //     events  the same, asleep between messages
+//     fetch   takes messages {address 8, key 4, length 4}, READs that memory of the client's, and
+//             sends what it got back (nothing, if the READ fails)
+//     sealed  as idle, in a memfd that nobody else can map for writing
 //     idle    accepts, posts receives, and never looks at its CQ
 //     heap    the same, with its memory in no memfd
 //
@@ -15,6 +18,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -81,6 +85,23 @@ bool Echo(Endpoint* end) {
   return true;
 }
 
+// Fetches what a client's message names, and sends it back.
+bool Fetch(Endpoint* end) {
+  ibv_wc wc;
+  if (ibv_poll_cq(end->cq, 1, &wc) != 1 || wc.status != IBV_WC_SUCCESS) return false;
+  if (wc.opcode != IBV_WC_RECV) return true;
+  constexpr size_t kTarget = kReceives * kMessage;
+  uint64_t address;
+  std::array<uint32_t, 2> key_and_length;
+  std::memcpy(&address, end->data + wc.wr_id * kMessage, 8);
+  std::memcpy(key_and_length.data(), end->data + wc.wr_id * kMessage + 8, 8);
+  end->PostRead(1, kTarget, key_and_length[1], address, key_and_length[0]);
+  if (end->Wait().status != IBV_WC_SUCCESS) return false;
+  end->PostSend(2, kTarget, key_and_length[1]);
+  PostReceive(end, wc.wr_id);
+  return true;
+}
+
 void DrainChannel(Endpoint* end) {
   ibv_cq* cq;
   void* context;
@@ -95,6 +116,7 @@ int Serve(std::string_view mode, size_t buffer) {
   Server server;
   server.mode = mode;
   server.options.memfd = mode != "heap";
+  server.options.seal_writes = mode == "sealed";
   server.options.buffer = buffer;
   server.options.max_send_wr = 128;
   server.options.use_channel = mode == "events";
@@ -103,7 +125,8 @@ int Serve(std::string_view mode, size_t buffer) {
   if (listener == nullptr) return 2;
   std::printf("%u\n", PortOf(listener));
   std::fflush(stdout);
-  const bool busy = mode == "echo";
+  const bool fetch = mode == "fetch";
+  const bool busy = fetch || mode == "echo";
   uint64_t idle_rounds = 0;
   for (uint64_t round = 0;; ++round) {
     if (!busy || round % 1024 == 0) {
@@ -118,7 +141,7 @@ int Serve(std::string_view mode, size_t buffer) {
     bool idle = true;
     for (auto& [id, end] : server.connections) {
       if (busy) {
-        idle = !Echo(end.get()) && idle;
+        idle = !(fetch ? Fetch(end.get()) : Echo(end.get())) && idle;
       } else if (end->channel != nullptr) {
         DrainChannel(end.get());
       }
