@@ -23,6 +23,7 @@
 #include "server/net/adapter.h"
 #include "server/net/connection.h"
 #include "server/net/counters.h"
+#include "server/net/log_limiter.h"
 #include "server/net/mailbox.h"
 #include "server/net/worker.h"
 
@@ -134,6 +135,7 @@ class Acceptor {
   bool draining_ = false;
   uint64_t next_id_ = 1;
   int64_t rearm_at_ = 0;  // CLOCK_MONOTONIC, ns; 0: all alarms are armed
+  LogLimiter log_;
   Counters counters_;
 };
 

@@ -5,6 +5,7 @@
 // thread-safe.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <vector>
 
@@ -28,6 +29,7 @@ class SendLedger {
   // (kNoBuffer: none). Returns its place, which its completion brings back; `*signal` is set if it
   // has to be signalled. Only if free() > 0.
   uint16_t Add(uint32_t buffer, bool* signal) {
+    assert(free() > 0);
     const uint32_t place = posted_++;
     buffers_[place % depth()] = buffer;
     *signal = *signal || buffer != kNoBuffer || ++unsignalled_ >= signal_interval_;

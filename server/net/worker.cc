@@ -142,7 +142,7 @@ bool Worker::PollReceives(QueueSet& queues) {
     found |= count > 0;
     for (int i = 0; i < count; ++i) OnReceive(queues, completions[static_cast<size_t>(i)]);
   } while (count == static_cast<int>(kCompletions));
-  if (count < 0 && LogAllowed()) {
+  if (count < 0 && log_.Allow()) {
     spdlog::error("worker {}: the receive completion queue failed", options_.index);
   }
   if (arrivals_.empty()) return found;
@@ -159,7 +159,7 @@ bool Worker::PollSends(QueueSet& queues) {
   for (SendQueue* queue : queues.polled) {
     const int count = verbs::Poll(queue->queue.cq.get(), completions);
     if (count <= 0) {
-      if (count < 0 && LogAllowed()) {
+      if (count < 0 && log_.Allow()) {
         spdlog::error("worker {}: a send completion queue failed", options_.index);
       }
       continue;
@@ -202,7 +202,7 @@ bool Worker::ArmAll() {
     if (queue.armed) return true;
     const absl::Status status = queue.cq.Arm();
     queue.armed = status.ok();
-    if (!status.ok() && LogAllowed()) {
+    if (!status.ok() && log_.Allow()) {
       spdlog::error("worker {}: cannot ask for completion events: {}", options_.index,
                     std::string(status.message()));
     }

@@ -20,6 +20,7 @@
 #include "server/net/connection.h"
 #include "server/net/counters.h"
 #include "server/net/handler.h"
+#include "server/net/log_limiter.h"
 #include "server/net/mailbox.h"
 
 namespace verbena::net {
@@ -93,7 +94,6 @@ class Worker {
   void Forget(std::unique_ptr<Connection> connection);
   void DrainAll();
   void TryFinish(Connection& connection);
-  bool LogAllowed();
 
   // worker_messages.cc: completions and messages.
   void OnReceive(QueueSet& queues, const ibv_wc& completion);
@@ -153,8 +153,7 @@ class Worker {
   int64_t idle_since_ = 0;
   uint32_t tick_ = 0;
   int64_t last_tick_ = 0;
-  int64_t log_window_ = 0;
-  int log_lines_ = 0;
+  LogLimiter log_;
 };
 
 }  // namespace verbena::net

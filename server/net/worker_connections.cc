@@ -12,24 +12,8 @@ namespace {
 
 // How long to wait for the flushed requests of a QP in ERR: some drivers never complete them.
 constexpr int64_t kFlushLimit = 200'000'000;
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr int kLogLinesPerSecond = 20;
 
 }  // namespace
-
-// Keeps a flood of bad clients from becoming a flood of lines.
-bool Worker::LogAllowed() {
-  const int64_t now = MonotonicNanos();
-  if (now - log_window_ >= kSecond) {
-    if (log_lines_ > kLogLinesPerSecond) {
-      spdlog::warn("worker {}: {} more messages in one second", options_.index,
-                   log_lines_ - kLogLinesPerSecond);
-    }
-    log_window_ = now;
-    log_lines_ = 0;
-  }
-  return ++log_lines_ <= kLogLinesPerSecond;
-}
 
 void Worker::Adopt(Connection* connection) {
   QueueSet& queues = *connection->queues;
@@ -62,7 +46,7 @@ void Worker::Close(Connection& connection, CloseReason reason, std::string_view 
   counters_.closed[static_cast<size_t>(reason)].Add();
   if (reason == CloseReason::kPeerLeft || reason == CloseReason::kStopping) {
     spdlog::debug("connection {} from {}: {}", connection.id, connection.peer, detail);
-  } else if (LogAllowed()) {
+  } else if (log_.Allow()) {
     spdlog::warn("connection {} from {} is closed: {}", connection.id, connection.peer, detail);
   }
   ReceiveQueue& receives = *connection.queues->receives;

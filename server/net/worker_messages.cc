@@ -32,7 +32,7 @@ Connection* Worker::FindByQp(QueueSet& queues, uint32_t qp_number) {
 void Worker::OnReceive(QueueSet& queues, const ibv_wc& completion) {
   const WorkId id(completion.wr_id);
   if (id.kind != WorkKind::kReceive || !queues.receives->IsBuffer(id.ref.slot)) {
-    if (LogAllowed()) spdlog::error("worker {}: a completion of nothing", options_.index);
+    if (log_.Allow()) spdlog::error("worker {}: a completion of nothing", options_.index);
     return;
   }
   const uint32_t receive = id.ref.slot;
@@ -217,7 +217,8 @@ void Worker::SendUnasked(Connection& connection, bool signal) {
   QueueSend(connection, *buffer, writer.size(), signal);
 }
 
-// A free place in the batch, linked behind the connection's others. Only if its ledger has room.
+// A free place in the batch, linked behind the connection's others; to be noted in its ledger next,
+// which must have room.
 Worker::BatchEntry& Worker::NextEntry(Connection& connection) {
   if (batch_used_ == kBatch) FlushAll();
   const uint32_t index = batch_used_++;
@@ -235,8 +236,8 @@ Worker::BatchEntry& Worker::NextEntry(Connection& connection) {
 void Worker::QueueSend(Connection& connection, uint32_t buffer, size_t size, bool signal) {
   ResponsePool& responses = connection.queues->responses;
   const bool small = size <= connection.max_inline;
-  const uint16_t place = connection.ledger.Add(small ? kNoBuffer : buffer, &signal);
   BatchEntry& entry = NextEntry(connection);
+  const uint16_t place = connection.ledger.Add(small ? kNoBuffer : buffer, &signal);
   entry.piece = verbs::MakeSge(responses.Buffer(buffer).data(), static_cast<uint32_t>(size),
                                responses.lkey());
   const verbs::SlotRef ref = {connection.slot.slot | (uint32_t{place} << kSlotBits),
@@ -256,7 +257,7 @@ void Worker::FlushAll() {
     const absl::StatusOr<uint32_t> posted = queues->receives->Flush();
     if (posted.ok()) {
       if (*posted > 0) counters_.receives_posted.Add(*posted);
-    } else if (LogAllowed()) {
+    } else if (log_.Allow()) {
       spdlog::error("worker {}: cannot post receives: {}", options_.index,
                     std::string(posted.status().message()));
     }

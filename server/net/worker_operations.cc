@@ -215,8 +215,8 @@ void Worker::PostReads(Connection& connection) {
          (connection.ledger.free() > 2 || transfer.in_flight == 0)) {
     const auto size = static_cast<uint32_t>(std::min(kReadPiece, transfer.size - transfer.posted));
     bool signal = true;
-    const uint16_t place = connection.ledger.Add(kNoBuffer, &signal);
     BatchEntry& entry = NextEntry(connection);
+    const uint16_t place = connection.ledger.Add(kNoBuffer, &signal);
     entry.piece = verbs::MakeSge(target + transfer.posted, size, lkey);
     const verbs::SlotRef ref = {connection.slot.slot | (uint32_t{place} << 16),
                                 connection.slot.generation};
