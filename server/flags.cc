@@ -5,18 +5,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/command_line.h"
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
 #include "common/base/text.h"
 #include "common/layout/item.h"
-
-namespace google {
-// What gflags calls after it has complained about the command line.
-extern void (*gflags_exitfunc)(int);
-}  // namespace google
 
 namespace {
 
@@ -147,9 +146,10 @@ absl::Status CheckNumbers() {
 }  // namespace
 
 absl::StatusOr<CommandLine> ParseCommandLine(int* argc, char*** argv) {
-  gflags::SetVersionString(Version());
-  google::gflags_exitfunc = [](int /*code*/) { std::exit(2); };
-  gflags::ParseCommandLineNonHelpFlags(argc, argv, /*remove_flags=*/true);
+  VERBENA_ASSIGN_OR_RETURN(
+      const std::vector<std::string> operands,
+      verbena::ParseCommandLine(std::vector<std::string>(*argv + 1, *argv + *argc),
+                                absl::StrCat("--", absl::StrJoin(kShown, ", --"))));
   if (FLAGS_help || FLAGS_helpfull || FLAGS_helpshort) {
     PrintHelp();
     std::exit(0);
@@ -158,9 +158,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(int* argc, char*** argv) {
     std::printf("verbena-server %s\n", Version());
     std::exit(0);
   }
-  if (*argc > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unexpected argument '", (*argv)[1], "': flags are written --name=value (see --help)"));
+  if (!operands.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected argument '", operands.front(),
+                     "': flags are written --name=value (see --help)"));
   }
   CommandLine line;
   VERBENA_RETURN_IF_ERROR(CheckNumbers());

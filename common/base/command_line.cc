@@ -144,14 +144,16 @@ absl::Status Parser::Unknown(std::string_view arg) const {
 absl::Status Parser::SetAll() const {
   for (const Flag& flag : flags_) {
     if (!gflags::SetCommandLineOption(flag.name.c_str(), flag.value.c_str()).empty()) continue;
-    const std::string type = gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str()).type;
+    const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str());
+    const std::string& type = info.type;
     const char* wanted = type == "bool"          ? "true or false"
                          : type == "string"      ? "another text"
                          : type == "double"      ? "a number"
                          : type.starts_with('u') ? "a whole number that is not negative"
                                                  : "a whole number";
     return absl::InvalidArgumentError(
-        absl::StrCat("--", flag.name, "=", flag.value, " is not allowed: it must be ", wanted));
+        absl::StrCat("--", flag.name, "=", flag.value, " is not allowed: it must be ", wanted,
+                     info.description.empty() ? "" : absl::StrCat(" (", info.description, ")")));
   }
   return absl::OkStatus();
 }

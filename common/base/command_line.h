@@ -20,8 +20,9 @@
 namespace verbena {
 
 // Takes argv[1..] and sets the flags; later ones win. Returns the operands (what is no flag) in
-// their order. InvalidArgument names the flag, its value and what is wrong; `known_flags` is shown
-// where a flag is unknown ("--server, --json"; may be empty).
+// their order. InvalidArgument names the flag, its value and what is wrong (a value that
+// does not fit the flag's type is told with the flag's description, which should have its range);
+// `known_flags` is shown where a flag is unknown ("--server, --json"; may be empty).
 absl::StatusOr<std::vector<std::string>> ParseCommandLine(std::vector<std::string> args,
                                                           std::string_view known_flags);
 

@@ -60,9 +60,9 @@ TEST_P(BadFlagTest, IsRefusedWithNameAndRange) {
 INSTANTIATE_TEST_SUITE_P(
     Flags, BadFlagTest,
     ::testing::Values(
-        BadFlag{"--no_such_flag=1", "unknown command line flag"},
+        BadFlag{"--no_such_flag=1", "unknown flag"},
         BadFlag{"--workers=0", "1 to 256"}, BadFlag{"--workers=257", "1 to 256"},
-        BadFlag{"--workers=many", "many"}, BadFlag{"--memory=1MiB", "4MiB to"},
+        BadFlag{"--workers=many", "1 to 256"}, BadFlag{"--memory=1MiB", "4MiB to"},
         BadFlag{"--memory=lots", "lots"}, BadFlag{"--fabric=tcp", "auto, verbs or soft"},
         BadFlag{"--window=0", "1 to 1024"}, BadFlag{"--window=1025", "1 to 1024"},
         BadFlag{"--srq_depth=8", "--window (32) to"},
@@ -152,6 +152,15 @@ TEST(ServerStart, Flagfile) {
   EXPECT_THAT((*server)->process().err(),
               AllOf(HasSubstr("region       32MiB"), HasSubstr("7 admitted")));
   std::filesystem::remove_all(folder);
+}
+
+TEST(ServerStart, UnknownFlagInAFlagfile) {
+  const std::string path = ::testing::TempDir() + "/verbena-wrong.flags";
+  std::ofstream(path) << "--memory=32MiB\n--memry=64MiB\n";
+  const Ended ended = RunServer({"--fabric=soft", "--listen=127.0.0.1:0", "--flagfile=" + path});
+  EXPECT_EQ(ended.exit.code, 2);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("unknown flag --memry"), HasSubstr("line 2")));
+  std::filesystem::remove(path);
 }
 
 class StopTest : public ::testing::TestWithParam<int> {};

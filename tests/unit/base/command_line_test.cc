@@ -9,7 +9,7 @@
 
 DEFINE_string(text_flag, "default", "");
 DEFINE_bool(switch, false, "");
-DEFINE_uint32(count, 1, "");
+DEFINE_uint32(count, 1, "how many, 1 to 9");
 DEFINE_double(ratio, 0.5, "");
 
 namespace verbena {
@@ -73,6 +73,7 @@ TEST_F(CommandLineTest, MistakesNameTheFlag) {
   EXPECT_TRUE(Has(Refusal({"--nocount"}), "unknown flag --nocount"));
   EXPECT_TRUE(Has(Refusal({"--count"}), "--count needs a value"));
   EXPECT_TRUE(Has(Refusal({"--count=many"}), "--count=many"));
+  EXPECT_TRUE(Has(Refusal({"--count=many"}), "1 to 9"));
   EXPECT_TRUE(Has(Refusal({"--count=-1"}), "not negative"));
   EXPECT_TRUE(Has(Refusal({"--switch=maybe"}), "--switch=maybe is not allowed: it must be true"));
   EXPECT_TRUE(Has(Refusal({"--ratio=half"}), "a number"));
