@@ -141,7 +141,7 @@ ibv_wc Endpoint::Wait(int timeout_ms) {
   do {
     if (ibv_poll_cq(cq, 1, &wc) == 1) return wc;
     // The other end may need this processor.
-    if (++polls % 1024 == 0) sched_yield();
+    if (++polls % 16384 == 0) sched_yield();
   } while (MonotonicNanos() < deadline);
   wc = {};
   wc.status = IBV_WC_GENERAL_ERR;

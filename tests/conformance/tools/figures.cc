@@ -22,7 +22,8 @@ namespace verbena::conformance {
 namespace {
 
 constexpr size_t kBuffer = size_t{64} << 20;
-constexpr int kRounds = 400'000;
+constexpr int kRounds = 200'000;
+constexpr uint64_t kPings = 20'000;
 
 void Print(const char* what, std::vector<int64_t> nanos) {
   std::sort(nanos.begin(), nanos.end());
@@ -117,7 +118,7 @@ void MeasurePingPong(Endpoint* end, uint32_t size) {
   std::vector<int64_t> nanos;
   for (uint64_t slot = 0; slot < 16; ++slot) end->PostRecv(slot, 65536 + slot * 4096, 4096);
   ibv_wc wc;
-  for (int i = 0; i < 100'000; ++i) {
+  for (uint64_t i = 0; i < kPings; ++i) {
     const int64_t start = MonotonicNanos();
     unsigned flags = i % 16 == 0 ? unsigned{IBV_SEND_SIGNALED} : 0u;
     if (size <= end->options.max_inline) flags |= IBV_SEND_INLINE;
@@ -143,14 +144,14 @@ void MeasureBarePingPong() {
       mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   const pid_t child = fork();
   if (child == 0) {
-    for (uint64_t i = 1; i <= 100'000; ++i) {
+    for (uint64_t i = 1; i <= kPings; ++i) {
       while (words[0].value.load(std::memory_order_acquire) != i) CpuRelax();
       words[1].value.store(i, std::memory_order_release);
     }
     _exit(0);
   }
   std::vector<int64_t> nanos;
-  for (uint64_t i = 1; i <= 100'000; ++i) {
+  for (uint64_t i = 1; i <= kPings; ++i) {
     const int64_t start = MonotonicNanos();
     words[0].value.store(i, std::memory_order_release);
     while (words[1].value.load(std::memory_order_acquire) != i) CpuRelax();
@@ -198,4 +199,7 @@ int Run() {
 }  // namespace
 }  // namespace verbena::conformance
 
-int main() { return verbena::conformance::Run(); }
+int main() {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  return verbena::conformance::Run();
+}

@@ -147,7 +147,7 @@ int Serve(std::string_view mode, size_t buffer) {
       }
     }
     idle_rounds = idle ? idle_rounds + 1 : 0;
-    if (busy && idle_rounds % 4096 == 4095) sched_yield();
+    if (busy && idle_rounds % 16384 == 16383) sched_yield();
   }
 }
 
