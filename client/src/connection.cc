@@ -16,9 +16,6 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(std::string_view
 Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Connection::~Connection() = default;
 
-absl::Status Connection::Get(std::string_view key, std::string* value, uint64_t* version) {
-  return impl_->Get(key, value, version);
-}
 absl::StatusOr<ChangeResult> Connection::Put(std::string_view key, std::string_view value) {
   return impl_->Put(key, value);
 }
@@ -26,9 +23,6 @@ absl::StatusOr<ChangeResult> Connection::Delete(std::string_view key) { return i
 absl::Status Connection::Ping() { return impl_->Ping(); }
 absl::StatusOr<std::string> Connection::Info() { return impl_->Info(); }
 
-absl::Status Connection::SubmitGet(std::string_view key, GetCallback callback) {
-  return impl_->SubmitGet(key, std::move(callback));
-}
 absl::Status Connection::SubmitPut(std::string_view key, std::string_view value,
                                    ChangeCallback callback) {
   return impl_->SubmitPut(key, value, std::move(callback));
@@ -37,7 +31,6 @@ absl::Status Connection::SubmitDelete(std::string_view key, ChangeCallback callb
   return impl_->SubmitDelete(key, std::move(callback));
 }
 
-int Connection::Poll() { return impl_->Poll(); }
 int Connection::Wait(std::chrono::nanoseconds timeout) { return impl_->Wait(timeout); }
 void Connection::Drain() { impl_->Drain(); }
 

@@ -1,6 +1,6 @@
-// What is behind Connection. One object, three files: connection_setup.cc (connecting),
-// connection_operations.cc (the life of an operation) and connection_poll.cc (posting, completions,
-// waiting, deadlines, the end).
+// What is behind Connection. One object, four files: connection_setup.cc (connecting),
+// connection_gets.cc (one-sided GETs and the poll loop), connection_changes.cc (changes and calls)
+// and connection_poll.cc (messages, waiting, deadlines, the end).
 #pragma once
 
 #include <array>
@@ -19,6 +19,7 @@
 #include "client/src/lookup.h"
 #include "client/src/operation.h"
 #include "client/src/request_queue.h"
+#include "common/layout/item.h"
 #include "common/wire/messages.h"
 #include "verbena/connection.h"
 
@@ -42,9 +43,9 @@ class Connection::Impl {
   absl::Status Ping();
   absl::StatusOr<std::string> Info();
 
-  absl::Status SubmitGet(std::string_view key, GetCallback callback);
-  absl::Status SubmitPut(std::string_view key, std::string_view value, ChangeCallback callback);
-  absl::Status SubmitDelete(std::string_view key, ChangeCallback callback);
+  absl::Status SubmitGet(std::string_view key, GetCallback&& callback);
+  absl::Status SubmitPut(std::string_view key, std::string_view value, ChangeCallback&& callback);
+  absl::Status SubmitDelete(std::string_view key, ChangeCallback&& callback);
 
   int Poll();
   int Wait(std::chrono::nanoseconds timeout);
@@ -62,6 +63,9 @@ class Connection::Impl {
   static constexpr uint32_t kReadList = 32;
   // Completions taken at once.
   static constexpr uint32_t kPollBatch = 32;
+  // Room for the key of each operation. An odd number of cache lines, as for other strides here.
+  static constexpr size_t kKeyStride = 65 * 64;
+  static_assert(kKeyStride >= layout::kMaxKeySize);
   // How often a GET is sent to the server, when what it names cannot be read in time.
   static constexpr uint16_t kMaxAsks = 64;
 
@@ -81,25 +85,34 @@ class Connection::Impl {
   absl::StatusOr<const uint8_t*> ReadRaw(uint64_t offset, uint32_t length);
 
   // Operations.
-  absl::Status CheckKey(std::string_view key) const;
+  absl::Status CheckKey(std::string_view key) const {
+    if (!key.empty() && key.size() <= limits_.max_key_size) return absl::OkStatus();
+    return KeyError(key);
+  }
+  absl::Status KeyError(std::string_view key) const;
+  absl::Status CheckValue(std::string_view value) const;
   absl::Status CheckSubmit(std::string_view key) const;
   std::string_view KeepKey(const Operation& op, std::string_view key);
   void StartGet(Operation& op, std::string_view key);
   void StartPut(Operation& op, std::string_view key, std::string_view value);
-  absl::Status RunSync(OperationKind kind, std::string_view key, std::string_view value,
-                       SyncCall* call);
+  absl::Status Request(OperationKind kind, wire::OpCode code, std::string_view key,
+                       std::string_view value, SyncCall* call);
   // Waits for a free place; an error if the connection is dead.
   absl::StatusOr<Operation*> AcquireSync(OperationKind kind, SyncCall* call);
   void FinishSync(SyncCall* call);
+  // What the lookup's next step asks for.
   void Act(Operation& op, const Lookup::Step& step);
+  void ActOtherwise(Operation& op, const Lookup::Step& step);
   void Ask(Operation& op);
   void GetSpace(Operation& op);
   void UseSpace(Operation& op);
+  // Gives the operation's large buffer back; it must have one.
   void DropSpace(Operation& op);
   void ServeSpaceWaiters();
   void OnResult(Operation& op, const wire::Result& result);
   void OnGetResult(Operation& op, const wire::Result& result);
   void FinishGet(Operation& op, const absl::Status& status, const GetResult& result);
+  void FailGet(Operation& op, const absl::Status& status);
   void FinishChange(Operation& op, const absl::Status& status, const ChangeResult& result);
   void FinishCall(Operation& op, const absl::Status& status, std::string_view value);
   // Ends the operation with an error, whatever it is.
@@ -108,13 +121,15 @@ class Connection::Impl {
 
   // Posting and completions.
   void Flush();
+  void FlushRequests();
   void PostReads();
+  void PostReadList(uint32_t count);
   bool BeginLookup(Operation& op);
   void FillRead(uint32_t i, Operation& op);
   // Returns the number of completions that were taken.
   int PollOnce();
-  void OnCompletion(const ibv_wc& wc);
   void OnReadCompletion(const client::WrId& id);
+  void OnOtherCompletion(const ibv_wc& wc);
   void OnReceive(uint32_t buffer, uint32_t length);
 
   // Waiting and the end. A turn polls once and sleeps if it is time to; false when `deadline` has
@@ -138,7 +153,6 @@ class Connection::Impl {
   std::optional<client::LookupContext> context_;
   ServerLimits limits_;
   uint64_t region_address_ = 0;
-  uint32_t region_rkey_ = 0;
   int64_t timeout_ns_ = 0;  // of an operation
 
   absl::Status dead_;
@@ -150,6 +164,7 @@ class Connection::Impl {
   client::FixedRing<uint32_t> space_waiters_;  // for a large buffer
   bool space_freed_ = false;
   uint32_t reads_in_flight_ = 0;
+  uint32_t lkey_;  // of the endpoint's memory
   std::array<ibv_send_wr, kReadList> read_list_;
   std::array<ibv_sge, kReadList> read_sges_;
 

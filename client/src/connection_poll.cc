@@ -1,4 +1,4 @@
-// Posting, completions, waiting, deadlines, and the end of a connection.
+// Messages, waiting, deadlines, and the end of a connection.
 #include <algorithm>
 #include <utility>
 
@@ -6,8 +6,6 @@
 #include "client/src/connection_impl.h"
 #include "client/src/ticks.h"
 #include "common/base/clock.h"
-#include "common/base/text.h"
-#include "common/verbs/data_path.h"
 #include "common/verbs/errors.h"
 
 namespace verbena {
@@ -21,7 +19,7 @@ constexpr int64_t kEventInterval = 10'000'000;
 // Polls in vain between two looks at the clock while a call waits.
 constexpr uint32_t kPollsPerLook = 32;
 
-absl::string_view WhatRead(client::OperationKind kind) {
+std::string_view WhatRead(client::OperationKind kind) {
   return kind == client::OperationKind::kRawRead ? "a READ of the region's header or directory"
                                                  : "a READ of the region";
 }
@@ -34,119 +32,23 @@ Connection::Impl::~Impl() {
   FailOperations();
 }
 
-void Connection::Impl::Flush() {
-  if (space_freed_ && !space_waiters_.empty()) ServeSpaceWaiters();
-  if (!starts_.empty() || !reads_.empty()) PostReads();
-  if (requests_.CanSend()) {
-    absl::Status status = requests_.Flush();
-    if (!status.ok()) Fail(std::move(status));
-  }
+void Connection::Impl::FlushRequests() {
+  absl::Status status = requests_.Flush();
+  if (!status.ok()) Fail(std::move(status));
 }
 
-// False if the lookup does not begin with a READ.
-bool Connection::Impl::BeginLookup(Operation& op) {
-  const Lookup::Step step = op.lookup.Start(*context_, op.hash, op.key, endpoint_->sink(op.slot));
-  if (step.action != Lookup::Action::kRead) {
-    Act(op, step);
-    return false;
-  }
-  op.step = step;
-  return true;
-}
-
-void Connection::Impl::FillRead(uint32_t i, Operation& op) {
-  const uint32_t lkey = op.step.in_space ? op.space->region.lkey() : endpoint_->lkey();
-  read_sges_[i] = verbs::MakeSge(op.step.target, op.step.length, lkey);
-  ibv_send_wr& request = read_list_[i];
-  request.wr_id = WrId(RequestKind::kRead, client::OperationPool::RefOf(op)).bits();
-  request.wr.rdma.remote_addr = region_address_ + op.step.offset;
-  request.wr.rdma.rkey = region_rkey_;
-  op.post_number = endpoint_->PostNumber(/*signalled=*/true);
-  stats_.bytes_read += op.step.length;
-}
-
-// Posts the READs that wait, and those of lookups that have not begun, as lists. Never more in
-// flight than negotiated, nor more than the send queue holds.
-void Connection::Impl::PostReads() {
-  uint32_t count = kReadList;
-  while (count == kReadList && dead_.ok()) {
-    count = 0;
-    while (count < kReadList && reads_in_flight_ < endpoint_->read_depth() &&
-           endpoint_->send_room() > 0) {
-      if (!reads_.empty()) {
-        FillRead(count, pool_.At(reads_.Pop()));
-      } else if (!starts_.empty()) {
-        Operation& op = pool_.At(starts_.Pop());
-        if (!BeginLookup(op)) continue;
-        FillRead(count, op);
-      } else {
-        break;
-      }
-      ++count;
-      ++reads_in_flight_;
-    }
-    if (count == 0) return;
-    read_list_[count - 1].next = nullptr;
-    ibv_send_wr* bad = nullptr;
-    const int error = verbs::PostSend(endpoint_->qp(), read_list_.data(), &bad);
-    if (count < kReadList) read_list_[count - 1].next = &read_list_[count];
-    ++stats_.doorbells;
-    stats_.reads += count;
-    if (error != 0) {
-      Fail(verbs::ErrnoStatus(error, "ibv_post_send", absl::StrCat(count, " READs")));
-    }
-  }
-}
-
-int Connection::Impl::PollOnce() {
-  if (client::CheapTicks() >= next_look_) Maintain(MonotonicNanos());
-  if (dead_.ok()) Flush();
-  int count = 0;
-  if (dead_.ok()) {
-    std::array<ibv_wc, kPollBatch> completions;
-    count = verbs::Poll(endpoint_->cq(), completions);
-    for (int i = 0; i < count && dead_.ok(); ++i) {
-      OnCompletion(completions[static_cast<size_t>(i)]);
-    }
-    if (count < 0) Fail(absl::InternalError("the completion queue has failed (overrun)"));
-  }
-  if (!dead_.ok() && pool_.used() != 0) FailOperations();
-  return count;
-}
-
-void Connection::Impl::OnCompletion(const ibv_wc& wc) {
+// Anything but a READ that has succeeded.
+void Connection::Impl::OnOtherCompletion(const ibv_wc& wc) {
   const WrId id(wc.wr_id);
   if (wc.status != IBV_WC_SUCCESS) {
-    const Operation* op = id.kind == RequestKind::kRead ? pool_.Find(id.ref) : nullptr;
-    Fail(verbs::WcError(wc, op != nullptr ? ToStd(WhatRead(op->kind)) : "a request"));
+    const Operation* const op = id.kind == RequestKind::kRead ? pool_.Find(id.ref) : nullptr;
+    Fail(verbs::WcError(wc, op != nullptr ? WhatRead(op->kind) : "a request"));
     return;
   }
-  switch (id.kind) {
-    case RequestKind::kRead:
-      OnReadCompletion(id);
-      return;
-    case RequestKind::kSend:
-      endpoint_->Retire(Endpoint::SendNumber(id));
-      return;
-    case RequestKind::kReceive:
-      if (id.ref.slot < Endpoint::kReceives) OnReceive(id.ref.slot, wc.byte_len);
-      return;
+  if (id.kind == RequestKind::kSend) endpoint_->Retire(Endpoint::SendNumber(id));
+  if (id.kind == RequestKind::kReceive && id.ref.slot < Endpoint::kReceives) {
+    OnReceive(id.ref.slot, wc.byte_len);
   }
-}
-
-void Connection::Impl::OnReadCompletion(const WrId& id) {
-  Operation* const op = pool_.Find(id.ref);
-  if (op == nullptr) {
-    Fail(absl::InternalError("a READ has completed that nobody waits for"));
-    return;
-  }
-  --reads_in_flight_;
-  endpoint_->Retire(op->post_number);
-  if (op->kind == OperationKind::kRawRead) {
-    FinishCall(*op, absl::OkStatus(), {});
-    return;
-  }
-  Act(*op, op->lookup.OnRead(*context_));
 }
 
 void Connection::Impl::OnReceive(uint32_t buffer, uint32_t length) {
@@ -164,12 +66,6 @@ void Connection::Impl::OnReceive(uint32_t buffer, uint32_t length) {
   }
   const int error = endpoint_->PostReceive(buffer);
   if (error != 0) Fail(verbs::ErrnoStatus(error, "ibv_post_recv", {}));
-}
-
-int Connection::Impl::Poll() {
-  const uint64_t before = callbacks_;
-  PollOnce();
-  return static_cast<int>(callbacks_ - before);
 }
 
 int Connection::Impl::Wait(std::chrono::nanoseconds timeout) {

@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<Connection::Impl>> Connection::Impl::Connect(
     return absl::InvalidArgumentError(
         absl::StrCat("\"", ToAbsl(server), "\" has port 0; a server's port is 1 to 65535"));
   }
-  endpoint_options.depth = options.depth;
+  endpoint_options.operations = client::OperationPool::SlotsFor(options.depth);
   endpoint_options.deadline = MonotonicNanos() + Nanos(options.connect_timeout);
   VERBENA_ASSIGN_OR_RETURN(endpoint_options.session, RandomSession());
   VERBENA_ASSIGN_OR_RETURN(
@@ -88,7 +88,7 @@ absl::Status Connection::Impl::Greet(int64_t deadline) {
   std::string answer;
   SyncCall call;
   call.value = &answer;
-  VERBENA_RETURN_IF_ERROR(RunSync(OperationKind::kHello, {},
+  VERBENA_RETURN_IF_ERROR(Request(OperationKind::kHello, wire::OpCode::kHello, {},
                                   {reinterpret_cast<const char*>(&hello), sizeof(hello)}, &call));
   VERBENA_ASSIGN_OR_RETURN(const wire::Welcome welcome, wire::DecodeWelcome(answer));
   VERBENA_RETURN_IF_ERROR(TakeWelcome(welcome));
@@ -122,7 +122,7 @@ absl::Status Connection::Impl::TakeWelcome(const wire::Welcome& welcome) {
                static_cast<uint32_t>(requests_.max_message() - sizeof(wire::RequestHeader) -
                                      wire::OperationSize(limits_.max_key_size, 0)));
   region_address_ = welcome.region_address;
-  region_rkey_ = welcome.region_rkey;
+  for (ibv_send_wr& request : read_list_) request.wr.rdma.rkey = welcome.region_rkey;
   return absl::OkStatus();
 }
 

@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Connect(verbs::VerbsApi& api
   std::unique_ptr<Endpoint> endpoint(new Endpoint(api));
   endpoint->server_ = options.server.ToString();
   VERBENA_RETURN_IF_ERROR(endpoint->Resolve(options));
-  VERBENA_RETURN_IF_ERROR(endpoint->MakeMemory(options.depth));
+  VERBENA_RETURN_IF_ERROR(endpoint->MakeMemory(options.operations));
   VERBENA_RETURN_IF_ERROR(endpoint->MakeQueues(options));
   VERBENA_RETURN_IF_ERROR(endpoint->Handshake(options));
   return endpoint;
@@ -73,11 +73,11 @@ absl::Status Endpoint::Resolve(const EndpointOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status Endpoint::MakeMemory(uint32_t depth) {
-  send_buffers_ = depth + 2;
+absl::Status Endpoint::MakeMemory(uint32_t operations) {
+  send_buffers_ = operations + 1;
   const uint64_t receives = AlignUp(uint64_t{kReceives} * kMessageBytes, 4096);
   const uint64_t sends = AlignUp(uint64_t{send_buffers_} * kMessageBytes, 4096);
-  const uint64_t sinks = uint64_t{depth} * sizeof(ReadSink);
+  const uint64_t sinks = uint64_t{operations} * sizeof(ReadSink);
   VERBENA_ASSIGN_OR_RETURN(memory_,
                            SharedMemory::Create("verbena-client", receives + sends + sinks, false));
   receives_ = memory_.data();
@@ -99,7 +99,7 @@ absl::Status Endpoint::MakeMemory(uint32_t depth) {
 absl::Status Endpoint::MakeQueues(const EndpointOptions& options) {
   VERBENA_ASSIGN_OR_RETURN(const ibv_device_attr limits, cm_id_.device().Query());
   connect_options_.initiator_depth =
-      static_cast<uint8_t>(std::min({std::max(options.depth, 1u), kMostReads, 255u}));
+      static_cast<uint8_t>(std::min({options.operations, kMostReads, 255u}));
   connect_options_ = verbs::LimitToDevice(connect_options_, limits);
   read_depth_ = connect_options_.initiator_depth;
   // READs are always signalled, requests now and then: twice as many places keep the queue from

@@ -31,9 +31,9 @@ using WrId = verbs::WrId<RequestKind>;
 
 struct EndpointOptions {
   NetAddress server;
-  uint32_t depth = 64;   // operations in flight
-  int64_t deadline = 0;  // of connecting, in MonotonicNanos()
-  uint64_t session = 0;  // not 0
+  uint32_t operations = 64;  // slots of operations
+  int64_t deadline = 0;      // of connecting, in MonotonicNanos()
+  uint64_t session = 0;      // not 0
 };
 
 class Endpoint {
@@ -66,7 +66,7 @@ class Endpoint {
   ibv_qp* qp() const { return qp_.get(); }
   ibv_cq* cq() const { return cq_.get(); }
 
-  // Registered memory: `depth` + 2 send buffers, `depth` sinks.
+  // Registered memory: a sink for each operation, and one send buffer more than that.
   uint32_t lkey() const { return memory_region_.lkey(); }
   uint32_t send_buffers() const { return send_buffers_; }
   std::span<uint8_t> send_buffer(uint32_t i) const {
@@ -117,7 +117,7 @@ class Endpoint {
   explicit Endpoint(verbs::VerbsApi& api) : api_(api) {}
 
   absl::Status Resolve(const EndpointOptions& options);
-  absl::Status MakeMemory(uint32_t depth);
+  absl::Status MakeMemory(uint32_t operations);
   absl::Status MakeQueues(const EndpointOptions& options);
   absl::Status MakeQueuePair(verbs::QueuePairOptions options);
   absl::Status Handshake(const EndpointOptions& options);

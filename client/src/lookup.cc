@@ -1,54 +1,33 @@
 #include "client/src/lookup.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cstring>
-
-#include "client/src/slot_match.h"
 
 namespace verbena::client {
 
 using layout::Bucket;
 using layout::BucketHeader;
 using layout::DirectoryEntry;
-using layout::ItemHeader;
 using layout::ItemState;
-using layout::KeyHash;
 using layout::Slot;
 
-void Lookup::Reset(std::string_view key, ReadSink* sink) {
-  key_ = key;
-  sink_ = sink;
-  space_ = {};
-  cached_ = false;
-  located_ = false;
-  doubtful_ = false;
-  in_space_ = false;
-  rounds_ = 0;
-  refreshes_ = 0;
-  chain_ = 0;
-  candidate_count_ = 0;
-  next_candidate_ = 0;
-  link_ = 0;
+Lookup::Step Lookup::StartUncached(LookupContext& context, const SegmentRef* segment) {
+  ++context.counters.cache_misses;
+  if (segment == nullptr) return ReadDirectory(context);
+  segment_ = *segment;
+  return ReadPrimary();
 }
 
-Lookup::Step Lookup::Start(LookupContext& context, KeyHash hash, std::string_view key,
-                           ReadSink* sink) {
-  Reset(key, sink);
-  hash_ = hash;
-  const SegmentRef* segment = context.segments.Find(hash);
-  if (segment == nullptr) {
-    ++context.counters.cache_misses;
-    return ReadDirectory(context);
+void Lookup::CollectCachedOverflow(LookupContext& context, const Bucket* copy) {
+  // Bounded, since copies may lead in circles.
+  for (uint32_t i = 0; candidate_count_ == 0 && i < layout::kOverflowBuckets; ++i) {
+    const uint32_t link = BucketCache::Link(*copy);
+    if (link == 0 || link > layout::kOverflowBuckets) return;
+    copy = context.cache.Find(segment_.frame, BucketCache::OverflowIndex(link), hash_);
+    if (copy == nullptr) return;
+    Collect(*copy);
   }
-  segment_ = *segment;
-  if (FromCache(context, *segment)) {
-    ++context.counters.cache_hits;
-    return TryCandidates(context);
-  }
-  ++context.counters.cache_misses;
-  return ReadPrimary();
 }
 
 Lookup::Step Lookup::StartAt(LookupContext& context, Slot slot, std::string_view key,
@@ -58,42 +37,6 @@ Lookup::Step Lookup::StartAt(LookupContext& context, Slot slot, std::string_view
   candidates_[0] = slot;
   candidate_count_ = 1;
   return TryCandidates(context);
-}
-
-// Collects candidates from the cache; false if the bucket is not there. The overflow buckets are
-// looked at only where the primary one has no candidate.
-bool Lookup::FromCache(LookupContext& context, const SegmentRef& segment) {
-  if (!context.cache.enabled()) return false;
-  const Bucket* copy = context.cache.Find(segment.frame, hash_.bucket(), hash_);
-  if (copy == nullptr) return false;
-  cached_ = true;
-  Collect(*copy);
-  for (uint32_t i = 0; candidate_count_ == 0 && i < layout::kOverflowBuckets; ++i) {
-    const uint32_t link = BucketCache::Link(*copy);
-    if (link == 0 || link > layout::kOverflowBuckets) break;
-    copy = context.cache.Find(segment.frame, BucketCache::OverflowIndex(link), hash_);
-    if (copy == nullptr) break;
-    Collect(*copy);
-  }
-  return true;
-}
-
-void Lookup::Collect(const Bucket& bucket) {
-  candidate_count_ = 0;
-  next_candidate_ = 0;
-  for (uint32_t mask = MatchSlots(bucket, hash_.fingerprint()); mask != 0; mask &= mask - 1) {
-    const Slot slot = bucket.slots[static_cast<size_t>(std::countr_zero(mask))];
-    if (!slot.empty()) candidates_[candidate_count_++] = slot;
-  }
-}
-
-Lookup::Step Lookup::Read(State state, uint64_t offset, uint64_t length, void* target) {
-  state_ = state;
-  return {.action = Action::kRead,
-          .in_space = in_space_,
-          .length = static_cast<uint32_t>(length),
-          .offset = offset,
-          .target = static_cast<uint8_t*>(target)};
 }
 
 Lookup::Step Lookup::ReadDirectory(LookupContext& context) {
@@ -124,7 +67,7 @@ Lookup::Step Lookup::RefreshDirectory(LookupContext& context) {
   return ReadDirectory(context);
 }
 
-Lookup::Step Lookup::TryCandidates(LookupContext& context) {
+Lookup::Step Lookup::TryOtherCandidates(LookupContext& context) {
   while (next_candidate_ < candidate_count_) {
     slot_ = candidates_[next_candidate_++];
     length_ = context.shape.FirstRead(slot_);
@@ -160,7 +103,7 @@ Lookup::Step Lookup::EndOfCandidates() {
   return ReadPrimary();
 }
 
-Lookup::Step Lookup::OnRead(LookupContext& context) {
+Lookup::Step Lookup::OnOtherRead(LookupContext& context) {
   switch (state_) {
     case State::kBlock:
       return OnBlock(context);
@@ -219,12 +162,8 @@ Lookup::Step Lookup::OnOverflow(LookupContext& context) {
   return TryCandidates(context);
 }
 
-Lookup::Step Lookup::OnBlock(LookupContext& context) {
-  uint64_t item_size = 0;
-  const uint8_t* bytes = block();
-  const ItemState state =
-      layout::JudgeItem(bytes, length_, slot_.offset(), key_, context.shape.hash_seed, &item_size);
-  if (state == ItemState::kAccepted) return Found(bytes);
+Lookup::Step Lookup::OnBlockNotAccepted(LookupContext& context, ItemState state,
+                                        uint64_t item_size) {
   const bool more = state == ItemState::kInvalid && slot_.size_class() == layout::kRunClass &&
                     item_size > length_;
   if (!more || item_size > context.shape.max_item_size ||
@@ -274,15 +213,6 @@ Lookup::Step Lookup::NotAccepted(LookupContext& context) {
   ++context.counters.read_retries;
   doubtful_ = true;
   return TryCandidates(context);
-}
-
-Lookup::Step Lookup::Found(const uint8_t* bytes) {
-  ItemHeader header;
-  std::memcpy(&header, bytes, sizeof(header));
-  version_ = header.version;
-  value_ = {reinterpret_cast<const char*>(bytes) + sizeof(header) + header.key_len,
-            header.value_len};
-  return {.action = Action::kFound};
 }
 
 }  // namespace verbena::client

@@ -117,21 +117,27 @@ class Lookup {
   Step ReadDirectory(LookupContext& context);
   Step ReadPrimary();
   Step ReadOverflow();
+  Step StartUncached(LookupContext& context, const SegmentRef* segment);
+  // The next candidate that can be read, or what comes after the last one.
   Step TryCandidates(LookupContext& context);
+  Step TryOtherCandidates(LookupContext& context);
   Step EndOfCandidates();
   Step RefreshDirectory(LookupContext& context);
 
+  Step OnOtherRead(LookupContext& context);
   Step OnDirectory(LookupContext& context);
   Step OnPrimary(LookupContext& context);
   Step OnOverflow(LookupContext& context);
   Step OnBlock(LookupContext& context);
+  Step OnBlockNotAccepted(LookupContext& context, layout::ItemState state, uint64_t item_size);
   Step OnPieces(LookupContext& context);
   Step OnHeaderAgain(LookupContext& context);
   Step NextPiece();
   Step NotAccepted(LookupContext& context);
   Step Found(const uint8_t* block);
 
-  bool FromCache(LookupContext& context, const SegmentRef& segment);
+  // Takes candidates from the cached overflow buckets that a cached bucket leads to.
+  void CollectCachedOverflow(LookupContext& context, const layout::Bucket* copy);
   void Collect(const layout::Bucket& bucket);
   // Takes the link of a bucket that was read; one that cannot be makes the round doubtful.
   void TakeLink(uint32_t link);
@@ -165,3 +171,5 @@ class Lookup {
 };
 
 }  // namespace verbena::client
+
+#include "client/src/lookup_hot.h"  // IWYU pragma: export

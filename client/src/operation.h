@@ -56,25 +56,28 @@ struct Operation {
   Lookup lookup;
 };
 
+// One operation more than may be in flight: while its callback runs, an operation is finished but
+// still has its slot, and the callback may start another one. (Callbacks do not nest.)
 class OperationPool {
  public:
-  explicit OperationPool(uint32_t capacity) : operations_(capacity) {
-    free_.reserve(capacity);
-    for (uint32_t slot = capacity; slot > 0; --slot) {
+  explicit OperationPool(uint32_t depth) : depth_(depth), operations_(SlotsFor(depth)) {
+    free_.reserve(operations_.size());
+    for (uint32_t slot = SlotsFor(depth); slot > 0; --slot) {
       operations_[slot - 1].slot = slot - 1;
       free_.push_back(slot - 1);
     }
   }
+  static constexpr uint32_t SlotsFor(uint32_t depth) { return depth + 1; }
 
-  uint32_t capacity() const { return static_cast<uint32_t>(operations_.size()); }
-  uint32_t used() const { return static_cast<uint32_t>(operations_.size() - free_.size()); }
-  bool full() const { return free_.empty(); }
+  // In flight.
+  uint32_t used() const { return used_; }
+  bool full() const { return used_ >= depth_; }
 
-  // The most recently released one, since its memory is likely to be in the cache. Requires
-  // !full().
+  // The most recently freed one, since its memory is likely to be in the cache. Requires !full().
   Operation& Acquire(OperationKind kind) {
     Operation& op = operations_[free_.back()];
     free_.pop_back();
+    ++used_;
     op.in_use = true;
     op.kind = kind;
     op.late = false;
@@ -83,11 +86,13 @@ class OperationPool {
     op.first_seen = 0;
     return op;
   }
-  void Release(Operation& op) {
+  // The operation is not in flight any more, but its slot is not used again before Free.
+  void Finish(Operation& op) {
+    --used_;
     op.in_use = false;
     op.generation = op.generation == verbs::kMaxGeneration ? 1 : op.generation + 1;
-    free_.push_back(op.slot);
   }
+  void Free(const Operation& op) { free_.push_back(op.slot); }
 
   Operation& At(uint32_t slot) { return operations_[slot]; }
   // nullptr if the reference is out of range or of an earlier use.
@@ -98,7 +103,7 @@ class OperationPool {
   }
   static verbs::SlotRef RefOf(const Operation& op) { return {op.slot, op.generation}; }
 
-  // Calls visit(Operation&) for each one in use; visit may release it.
+  // Calls visit(Operation&) for each one in flight; visit may finish it.
   template <typename Visit>
   void ForEach(Visit&& visit) {
     for (Operation& op : operations_) {
@@ -107,6 +112,8 @@ class OperationPool {
   }
 
  private:
+  uint32_t depth_;
+  uint32_t used_ = 0;
   std::vector<Operation> operations_;
   std::vector<uint32_t> free_;
 };

@@ -20,6 +20,7 @@
 //   NotFound            the key is absent (Get; Delete)
 //   InvalidArgument     empty or oversized key, value over the server's limit
 //   ResourceExhausted   server out of memory (text says how much), or Options::depth reached
+//   Aborted             a large value changed each time while it was being read: try again
 //   DeadlineExceeded    no answer in time; a change may or may not have been applied
 //   Unavailable         server unreachable or gone; a change in flight may or may not be applied
 //   FailedPrecondition  versions that do not fit, refused connection

@@ -23,7 +23,8 @@ struct Options {
   uint32_t depth = 64;
 
   // Memory for copies of the server's index; with the whole index in it nearly every GET is one
-  // READ. 0 turns the cache off: then every GET READs the bucket first.
+  // READ. 0 turns the cache off (so does less than the 36 KiB of a segment): then every GET READs
+  // the bucket first.
   uint64_t cache_bytes = uint64_t{64} << 20;
 
   // False: GETs are SENT to the server and answered by its CPU. For comparison and diagnosis.

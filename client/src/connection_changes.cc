@@ -1,0 +1,255 @@
+// Changes and calls: from submission to the callback. Also what happens to operations that need a
+// large buffer.
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/src/connection_impl.h"
+#include "common/base/macros.h"
+#include "common/base/text.h"
+#include "common/layout/item.h"
+
+namespace verbena {
+
+using client::LargeBuffers;
+
+Connection::Impl::Impl(std::unique_ptr<Endpoint> endpoint, const Options& options)
+    : options_(options),
+      endpoint_(std::move(endpoint)),
+      large_buffers_(endpoint_->pd(), endpoint_->sink_access(), uint64_t{64} << 20),
+      pool_(options.depth),
+      requests_(*endpoint_, client::OperationPool::SlotsFor(options.depth)),
+      keys_(new char[kKeyStride * client::OperationPool::SlotsFor(options.depth)]),
+      not_found_(absl::NotFoundError("no such key")),
+      starts_(options.depth),
+      reads_(options.depth),
+      space_waiters_(options.depth),
+      lkey_(endpoint_->lkey()) {
+  for (uint32_t i = 0; i < kReadList; ++i) {
+    read_list_[i] = verbs::MakeRead(0, &read_sges_[i], 0, 0);
+    read_list_[i].next = i + 1 < kReadList ? &read_list_[i + 1] : nullptr;
+  }
+}
+
+absl::Status Connection::Impl::CheckValue(std::string_view value) const {
+  if (value.size() <= limits_.max_value_size) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the value has ", value.size(), " bytes, the server allows ", limits_.max_value_size));
+}
+
+absl::Status Connection::Impl::SubmitPut(std::string_view key, std::string_view value,
+                                         ChangeCallback&& callback) {
+  VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
+  VERBENA_RETURN_IF_ERROR(CheckValue(value));
+  Operation& op = pool_.Acquire(OperationKind::kPut);
+  op.on_change = std::move(callback);
+  // A value that travels in the request is copied there at once, with its key.
+  StartPut(op, value.size() > limits_.eager_limit ? KeepKey(op, key) : key, value);
+  return absl::OkStatus();
+}
+
+absl::Status Connection::Impl::SubmitDelete(std::string_view key, ChangeCallback&& callback) {
+  VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
+  Operation& op = pool_.Acquire(OperationKind::kDelete);
+  op.on_change = std::move(callback);
+  requests_.Add(op.slot, wire::OpCode::kDelete, key, {});
+  return absl::OkStatus();
+}
+
+void Connection::Impl::StartPut(Operation& op, std::string_view key, std::string_view value) {
+  if (value.size() <= limits_.eager_limit) {
+    requests_.Add(op.slot, wire::OpCode::kPut, key, value);
+    return;
+  }
+  // The next flush gets it a buffer; if that fails its callback must not run in here.
+  op.key = key;
+  op.value = value;
+  space_waiters_.Push(op.slot);
+  space_freed_ = true;
+}
+
+absl::StatusOr<ChangeResult> Connection::Impl::Put(std::string_view key, std::string_view value) {
+  VERBENA_RETURN_IF_ERROR(CheckKey(key));
+  VERBENA_RETURN_IF_ERROR(CheckValue(value));
+  SyncCall call;
+  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kPut, &call));
+  StartPut(*op, key, value);
+  FinishSync(&call);
+  if (!call.status.ok()) return std::move(call.status);
+  return ChangeResult{call.version, call.existed};
+}
+
+absl::StatusOr<ChangeResult> Connection::Impl::Delete(std::string_view key) {
+  VERBENA_RETURN_IF_ERROR(CheckKey(key));
+  SyncCall call;
+  VERBENA_RETURN_IF_ERROR(Request(OperationKind::kDelete, wire::OpCode::kDelete, key, {}, &call));
+  return ChangeResult{call.version, call.existed};
+}
+
+// One operation in a request, synchronously.
+absl::Status Connection::Impl::Request(OperationKind kind, wire::OpCode code, std::string_view key,
+                                       std::string_view value, SyncCall* call) {
+  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(kind, call));
+  requests_.Add(op->slot, code, key, value);
+  FinishSync(call);
+  return std::move(call->status);
+}
+
+absl::Status Connection::Impl::Ping() {
+  constexpr std::string_view kText = "verbena";
+  std::string echo;
+  SyncCall call;
+  call.value = &echo;
+  VERBENA_RETURN_IF_ERROR(Request(OperationKind::kPing, wire::OpCode::kPing, {}, kText, &call));
+  if (echo != kText) return absl::InternalError("the server's answer to a ping is another text");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Connection::Impl::Info() {
+  std::string text;
+  SyncCall call;
+  call.value = &text;
+  VERBENA_RETURN_IF_ERROR(Request(OperationKind::kInfo, wire::OpCode::kInfo, {}, {}, &call));
+  return text;
+}
+
+// Gets the operation memory for its large value, now or when some is released.
+void Connection::Impl::GetSpace(Operation& op) {
+  if (op.space != nullptr) DropSpace(op);
+  const uint64_t bytes = op.kind == OperationKind::kPut ? op.value.size() : op.step.length;
+  absl::StatusOr<LargeBuffers::Buffer*> space = large_buffers_.Acquire(bytes);
+  if (!space.ok()) {
+    FinishWithError(op, space.status());
+  } else if (*space == nullptr) {
+    space_waiters_.Push(op.slot);
+  } else {
+    op.space = *space;
+    UseSpace(op);
+  }
+}
+
+void Connection::Impl::UseSpace(Operation& op) {
+  const std::span<uint8_t> bytes = op.space->bytes();
+  if (op.kind != OperationKind::kPut) {
+    ActOtherwise(op, op.lookup.OnSpace(*context_, bytes));
+    return;
+  }
+  std::memcpy(bytes.data(), op.value.data(), op.value.size());
+  wire::ValueReference reference{};
+  reference.address = verbs::AddressOf(bytes.data());
+  reference.rkey = op.space->region.rkey();
+  requests_.AddByReference(op.slot, op.key, static_cast<uint32_t>(op.value.size()), reference);
+}
+
+void Connection::Impl::DropSpace(Operation& op) {
+  large_buffers_.Release(std::exchange(op.space, nullptr));
+  space_freed_ = true;
+}
+
+void Connection::Impl::ServeSpaceWaiters() {
+  space_freed_ = false;
+  // Each is tried once: one that still has to wait goes back to the end.
+  for (size_t left = space_waiters_.size(); left > 0; --left) {
+    GetSpace(pool_.At(space_waiters_.Pop()));
+  }
+}
+
+absl::Status Connection::Impl::ResultError(const wire::Result& result) {
+  const auto code = static_cast<wire::ResultCode>(result.header.code);
+  const std::string_view text = result.value;
+  switch (code) {
+    case wire::ResultCode::kOk:
+      return absl::OkStatus();
+    case wire::ResultCode::kNotFound:
+      return absl::NotFoundError("no such key");
+    case wire::ResultCode::kInvalid:
+    case wire::ResultCode::kTooLarge:
+      return absl::InvalidArgumentError(ToAbsl(text));
+    case wire::ResultCode::kNoSpace:
+      return absl::ResourceExhaustedError(ToAbsl(text));
+    case wire::ResultCode::kUnavailable:
+      return absl::UnavailableError(ToAbsl(text));
+    case wire::ResultCode::kLocated:
+    case wire::ResultCode::kInternal:
+      break;
+  }
+  return absl::InternalError(absl::StrCat("the server answered ", wire::ResultCodeName(code), " (",
+                                          result.header.code, "): ", ToAbsl(text)));
+}
+
+void Connection::Impl::OnResult(Operation& op, const wire::Result& result) {
+  switch (op.kind) {
+    case OperationKind::kGet:
+      OnGetResult(op, result);
+      return;
+    case OperationKind::kPut:
+    case OperationKind::kDelete: {
+      const bool existed = result.header.argument != 0;
+      absl::Status status = ResultError(result);
+      if (status.ok() && op.kind == OperationKind::kDelete && !existed) status = not_found_;
+      FinishChange(op, status, {result.header.version, existed});
+      return;
+    }
+    default:
+      FinishCall(op, ResultError(result), result.value);
+      return;
+  }
+}
+
+void Connection::Impl::FinishChange(Operation& op, const absl::Status& status,
+                                    const ChangeResult& result) {
+  ++stats_.changes;
+  pool_.Finish(op);
+  if (op.space != nullptr) DropSpace(op);
+  if (SyncCall* const call = op.sync; call != nullptr) {
+    call->status = status;
+    call->version = result.version;
+    call->existed = result.existed;
+    call->done = true;
+  } else {
+    ++callbacks_;
+    if (op.on_change) op.on_change(status, result);
+    op.on_change = {};
+  }
+  pool_.Free(op);
+}
+
+void Connection::Impl::FinishCall(Operation& op, const absl::Status& status,
+                                  std::string_view value) {
+  pool_.Finish(op);
+  SyncCall* const call = op.sync;
+  call->status = status;
+  if (status.ok() && call->value != nullptr) call->value->assign(value.data(), value.size());
+  call->done = true;
+  pool_.Free(op);
+}
+
+void Connection::Impl::FinishWithError(Operation& op, const absl::Status& status) {
+  switch (op.kind) {
+    case OperationKind::kGet:
+      FailGet(op, status);
+      return;
+    case OperationKind::kPut:
+    case OperationKind::kDelete:
+      FinishChange(op, status, {});
+      return;
+    default:
+      FinishCall(op, status, {});
+      return;
+  }
+}
+
+const ConnectionStats& Connection::Impl::stats() const {
+  const client::LookupCounters& counters = context_->counters;
+  stats_.read_retries = counters.read_retries;
+  stats_.cache_hits = counters.cache_hits;
+  stats_.cache_stale = counters.cache_stale;
+  stats_.cache_misses = counters.cache_misses;
+  stats_.directory_reads = counters.directory_reads;
+  stats_.sends = requests_.sends();
+  stats_.bytes_sent = requests_.bytes_sent();
+  return stats_;
+}
+
+}  // namespace verbena

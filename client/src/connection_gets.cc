@@ -1,0 +1,310 @@
+// One-sided GETs and the poll loop: what a warm GET goes through, in one file so that it is
+// compiled as one piece.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/src/connection_impl.h"
+#include "client/src/ticks.h"
+#include "common/base/clock.h"
+#include "common/base/macros.h"
+#include "common/verbs/data_path.h"
+#include "common/verbs/errors.h"
+
+namespace verbena {
+
+using client::OperationPool;
+using client::RequestKind;
+using client::WrId;
+using layout::KeyHash;
+
+absl::Status Connection::Impl::KeyError(std::string_view key) const {
+  if (key.empty()) return absl::InvalidArgumentError("the key is empty");
+  return absl::InvalidArgumentError(
+      absl::StrCat("the key has ", key.size(), " bytes, the server allows ", limits_.max_key_size));
+}
+
+absl::Status Connection::Impl::CheckSubmit(std::string_view key) const {
+  if (!dead_.ok()) return dead_;
+  VERBENA_RETURN_IF_ERROR(CheckKey(key));
+  if (pool_.full()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", options_.depth, " operations of the depth are in flight"));
+  }
+  return absl::OkStatus();
+}
+
+std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view key) {
+  char* const memory = keys_.get() + kKeyStride * op.slot;
+  std::memcpy(memory, key.data(), key.size());
+  return {memory, key.size()};
+}
+
+// The lookup itself begins with the next flush; until then the cached bucket's lines are fetched.
+inline void Connection::Impl::StartGet(Operation& op, std::string_view key) {
+  op.key = key;
+  op.hash = KeyHash::Of(key, context_->shape.hash_seed);
+  if (!options_.one_sided_reads) {
+    Ask(op);
+    return;
+  }
+  const client::SegmentRef* const segment = context_->segments.Find(op.hash);
+  if (segment != nullptr && context_->cache.enabled()) {
+    context_->cache.Prefetch(segment->frame, op.hash.bucket());
+  }
+  starts_.Push(op.slot);
+}
+
+absl::Status Connection::Impl::SubmitGet(std::string_view key, GetCallback&& callback) {
+  if (!dead_.ok() || pool_.full() || key.empty() || key.size() > limits_.max_key_size) {
+    return CheckSubmit(key);
+  }
+  Operation& op = pool_.Acquire(OperationKind::kGet);
+  op.on_get = std::move(callback);
+  StartGet(op, KeepKey(op, key));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<client::Operation*> Connection::Impl::AcquireSync(OperationKind kind,
+                                                                 SyncCall* call) {
+  if (!dead_.ok() || pool_.full()) {
+    Spin spin;
+    while (dead_.ok() && pool_.full()) Turn(spin, INT64_MAX);
+    if (!dead_.ok()) return dead_;
+  }
+  Operation& op = pool_.Acquire(kind);
+  op.sync = call;
+  return &op;
+}
+
+void Connection::Impl::FinishSync(SyncCall* call) {
+  // Nearly always a GET whose READ is there at once.
+  PollOnce();
+  if (call->done) return;
+  Spin spin;
+  while (!call->done) Turn(spin, INT64_MAX);
+}
+
+absl::Status Connection::Impl::Get(std::string_view key, std::string* value, uint64_t* version) {
+  VERBENA_RETURN_IF_ERROR(CheckKey(key));
+  SyncCall call;
+  call.value = value;
+  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kGet, &call));
+  StartGet(*op, key);
+  FinishSync(&call);
+  if (version != nullptr) *version = call.version;
+  return std::move(call.status);
+}
+
+// Releases the operation after the outcome has been handed over: value and callback may lie in its
+// memory.
+inline void Connection::Impl::FinishGet(Operation& op, const absl::Status& status,
+                                        const GetResult& result) {
+  ++stats_.gets;
+  pool_.Finish(op);
+  if (SyncCall* const call = op.sync; call != nullptr) {
+    call->status = status;
+    call->version = result.version;
+    if (status.ok() && call->value != nullptr) {
+      call->value->assign(result.value.data(), result.value.size());
+    }
+    call->done = true;
+  } else {
+    ++callbacks_;
+    if (op.on_get) op.on_get(status, result);
+    op.on_get = {};
+  }
+  if (op.space != nullptr) DropSpace(op);
+  pool_.Free(op);
+}
+
+void Connection::Impl::FailGet(Operation& op, const absl::Status& status) {
+  FinishGet(op, status, {});
+}
+
+inline void Connection::Impl::Act(Operation& op, const Lookup::Step& step) {
+  if (step.action == Lookup::Action::kFound) {
+    FinishGet(op, absl::OkStatus(), {op.lookup.value(), op.lookup.version()});
+  } else {
+    ActOtherwise(op, step);
+  }
+}
+
+void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
+  switch (step.action) {
+    case Lookup::Action::kRead:
+      op.step = step;
+      reads_.Push(op.slot);
+      return;
+    case Lookup::Action::kFound:
+      FinishGet(op, absl::OkStatus(), {op.lookup.value(), op.lookup.version()});
+      return;
+    case Lookup::Action::kNeedSpace:
+      op.step = step;
+      GetSpace(op);
+      return;
+    case Lookup::Action::kAbsent:
+      FailGet(op, not_found_);
+      return;
+    case Lookup::Action::kAskServer:
+      Ask(op);
+      return;
+  }
+}
+
+void Connection::Impl::Ask(Operation& op) {
+  if (op.space != nullptr) DropSpace(op);
+  if (++op.asks > kMaxAsks) {
+    FailGet(op, absl::AbortedError("the value changes faster than it can be read: try again"));
+    return;
+  }
+  requests_.Add(op.slot, wire::OpCode::kGet, op.key, {});
+}
+
+// The server's answer to a GET.
+void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
+  switch (static_cast<wire::ResultCode>(result.header.code)) {
+    case wire::ResultCode::kOk:
+      ++stats_.rpc_gets;
+      FinishGet(op, absl::OkStatus(), {result.value, result.header.version});
+      return;
+    case wire::ResultCode::kNotFound:
+      ++stats_.rpc_gets;
+      FailGet(op, not_found_);
+      return;
+    case wire::ResultCode::kLocated: {
+      ++stats_.rpc_gets;
+      const absl::StatusOr<wire::Location> location = wire::DecodeLocation(result.value);
+      if (!location.ok()) {
+        FailGet(op, absl::InternalError(location.status().message()));
+        return;
+      }
+      Act(op, op.lookup.StartAt(*context_, layout::Slot{location->slot}, op.key,
+                                endpoint_->sink(op.slot)));
+      return;
+    }
+    default:
+      FailGet(op, ResultError(result));
+  }
+}
+
+// False if the lookup does not begin with a READ.
+inline bool Connection::Impl::BeginLookup(Operation& op) {
+  op.step = op.lookup.Start(*context_, op.hash, op.key, endpoint_->sink(op.slot));
+  if (op.step.action == Lookup::Action::kRead) return true;
+  ActOtherwise(op, Lookup::Step(op.step));
+  return false;
+}
+
+inline void Connection::Impl::FillRead(uint32_t i, Operation& op) {
+  ibv_sge& sge = read_sges_[i];
+  sge.addr = verbs::AddressOf(op.step.target);
+  sge.length = op.step.length;
+  sge.lkey = op.step.in_space ? op.space->region.lkey() : lkey_;
+  ibv_send_wr& request = read_list_[i];
+  request.wr_id = WrId(RequestKind::kRead, OperationPool::RefOf(op)).bits();
+  request.wr.rdma.remote_addr = region_address_ + op.step.offset;
+  op.post_number = endpoint_->PostNumber(/*signalled=*/true);
+  stats_.bytes_read += op.step.length;
+}
+
+// Posts the READs that wait, and those of lookups that have not begun, as lists. Never more in
+// flight than negotiated, nor more than the send queue holds.
+inline void Connection::Impl::PostReads() {
+  uint32_t count = kReadList;
+  while (count == kReadList && dead_.ok()) {
+    const uint32_t room =
+        std::min({kReadList, endpoint_->read_depth() - reads_in_flight_, endpoint_->send_room()});
+    count = 0;
+    while (count < room) {
+      Operation* op;
+      if (!reads_.empty()) {
+        op = &pool_.At(reads_.Pop());
+      } else if (!starts_.empty()) {
+        op = &pool_.At(starts_.Pop());
+        if (!BeginLookup(*op)) continue;
+      } else {
+        break;
+      }
+      FillRead(count++, *op);
+    }
+    if (count != 0) PostReadList(count);
+  }
+}
+
+inline void Connection::Impl::PostReadList(uint32_t count) {
+  read_list_[count - 1].next = nullptr;
+  ibv_send_wr* bad = nullptr;
+  const int error = verbs::PostSend(endpoint_->qp(), read_list_.data(), &bad);
+  if (count < kReadList) read_list_[count - 1].next = &read_list_[count];
+  reads_in_flight_ += count;
+  ++stats_.doorbells;
+  stats_.reads += count;
+  if (error != 0) {
+    Fail(verbs::ErrnoStatus(error, "ibv_post_send", absl::StrCat(count, " READs")));
+  }
+}
+
+inline void Connection::Impl::Flush() {
+  if (space_freed_ && !space_waiters_.empty()) ServeSpaceWaiters();
+  if (!starts_.empty() || !reads_.empty()) PostReads();
+  if (requests_.CanSend()) FlushRequests();
+}
+
+inline void Connection::Impl::OnReadCompletion(const WrId& id) {
+  Operation* const op = pool_.Find(id.ref);
+  if (op == nullptr) {
+    Fail(absl::InternalError("a READ has completed that nobody waits for"));
+    return;
+  }
+  --reads_in_flight_;
+  endpoint_->Retire(op->post_number);
+  if (op->kind == OperationKind::kGet) {
+    Act(*op, op->lookup.OnRead(*context_));
+  } else {
+    FinishCall(*op, absl::OkStatus(), {});
+  }
+}
+
+int Connection::Impl::PollOnce() {
+  if (client::CheapTicks() >= next_look_) Maintain(MonotonicNanos());
+  int count = 0;
+  if (dead_.ok()) {
+    Flush();
+    std::array<ibv_wc, kPollBatch> completions;
+    count = verbs::Poll(endpoint_->cq(), completions);
+    for (int i = 0; i < count && dead_.ok(); ++i) {
+      const ibv_wc& wc = completions[static_cast<size_t>(i)];
+      const WrId id(wc.wr_id);
+      if (wc.status == IBV_WC_SUCCESS && id.kind == RequestKind::kRead) {
+        OnReadCompletion(id);
+      } else {
+        OnOtherCompletion(wc);
+      }
+    }
+    if (count < 0) Fail(absl::InternalError("the completion queue has failed (overrun)"));
+  }
+  if (!dead_.ok() && pool_.used() != 0) FailOperations();
+  return count;
+}
+
+int Connection::Impl::Poll() {
+  const uint64_t before = callbacks_;
+  PollOnce();
+  return static_cast<int>(callbacks_ - before);
+}
+
+// The public calls of the warm path are here for the same reason.
+
+absl::Status Connection::Get(std::string_view key, std::string* value, uint64_t* version) {
+  return impl_->Get(key, value, version);
+}
+
+absl::Status Connection::SubmitGet(std::string_view key, GetCallback callback) {
+  return impl_->SubmitGet(key, std::move(callback));
+}
+
+int Connection::Poll() { return impl_->Poll(); }
+
+}  // namespace verbena

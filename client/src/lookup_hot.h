@@ -1,0 +1,101 @@
+// The part of Lookup that a warm GET goes through, inline. Included by lookup.h only.
+#pragma once
+
+#include <bit>
+#include <cstring>
+
+#include "client/src/lookup.h"  // IWYU pragma: keep
+#include "client/src/slot_match.h"
+
+namespace verbena::client {
+
+inline void Lookup::Reset(std::string_view key, ReadSink* sink) {
+  key_ = key;
+  sink_ = sink;
+  space_ = {};
+  cached_ = false;
+  located_ = false;
+  doubtful_ = false;
+  in_space_ = false;
+  rounds_ = 0;
+  refreshes_ = 0;
+  chain_ = 0;
+  candidate_count_ = 0;
+  next_candidate_ = 0;
+  link_ = 0;
+}
+
+inline Lookup::Step Lookup::Read(State state, uint64_t offset, uint64_t length, void* target) {
+  state_ = state;
+  return {.action = Action::kRead,
+          .in_space = in_space_,
+          .length = static_cast<uint32_t>(length),
+          .offset = offset,
+          .target = static_cast<uint8_t*>(target)};
+}
+
+inline void Lookup::Collect(const layout::Bucket& bucket) {
+  uint8_t count = 0;
+  for (uint32_t mask = MatchSlots(bucket, hash_.fingerprint()); mask != 0; mask &= mask - 1) {
+    const layout::Slot slot = bucket.slots[static_cast<size_t>(std::countr_zero(mask))];
+    if (!slot.empty()) candidates_[count++] = slot;
+  }
+  candidate_count_ = count;
+  next_candidate_ = 0;
+}
+
+inline Lookup::Step Lookup::Start(LookupContext& context, layout::KeyHash hash,
+                                  std::string_view key, ReadSink* sink) {
+  Reset(key, sink);
+  hash_ = hash;
+  const SegmentRef* segment = context.segments.Find(hash);
+  if (segment == nullptr || !context.cache.enabled()) return StartUncached(context, segment);
+  const layout::Bucket* copy = context.cache.Find(segment->frame, hash.bucket(), hash);
+  if (copy == nullptr) return StartUncached(context, segment);
+  ++context.counters.cache_hits;
+  segment_ = *segment;
+  cached_ = true;
+  Collect(*copy);
+  // The overflow buckets are looked at only where the primary one has no candidate.
+  if (candidate_count_ == 0) CollectCachedOverflow(context, copy);
+  return TryCandidates(context);
+}
+
+inline Lookup::Step Lookup::TryCandidates(LookupContext& context) {
+  if (next_candidate_ < candidate_count_) {
+    const layout::Slot slot = candidates_[next_candidate_];
+    const uint64_t length = context.shape.FirstRead(slot);
+    if (length != 0 && length <= ReadSink::kBlockBytes) {
+      ++next_candidate_;
+      slot_ = slot;
+      length_ = length;
+      in_space_ = false;
+      return Read(State::kBlock, slot.offset(), length, sink_->block.data());
+    }
+  }
+  return TryOtherCandidates(context);
+}
+
+inline Lookup::Step Lookup::OnRead(LookupContext& context) {
+  return state_ == State::kBlock ? OnBlock(context) : OnOtherRead(context);
+}
+
+inline Lookup::Step Lookup::OnBlock(LookupContext& context) {
+  uint64_t item_size = 0;
+  const uint8_t* const bytes = block();
+  const layout::ItemState state =
+      layout::JudgeItem(bytes, length_, slot_.offset(), key_, context.shape.hash_seed, &item_size);
+  if (state == layout::ItemState::kAccepted) return Found(bytes);
+  return OnBlockNotAccepted(context, state, item_size);
+}
+
+inline Lookup::Step Lookup::Found(const uint8_t* bytes) {
+  layout::ItemHeader header;
+  std::memcpy(&header, bytes, sizeof(header));
+  version_ = header.version;
+  value_ = {reinterpret_cast<const char*>(bytes) + sizeof(header) + header.key_len,
+            header.value_len};
+  return {.action = Action::kFound};
+}
+
+}  // namespace verbena::client
