@@ -80,12 +80,12 @@ class Rounds {
     std::vector<std::function<absl::Status()>> steps = {
         [&] {
           VERBENA_RETURN_IF_ERROR(raw_->ReadOneByOne(offsets, overhead, read_nanos));
-          figures_.raw_read.push_back(PercentileOf(read_nanos, 50));
+          figures_.raw_read.push_back(GroupedMedian(read_nanos));
           return absl::OkStatus();
         },
         [&] {
           VERBENA_RETURN_IF_ERROR(client_->GetOneByOne(keys, overhead, read_nanos));
-          figures_.get.push_back(PercentileOf(read_nanos, 50));
+          figures_.get.push_back(GroupedMedian(read_nanos));
           return absl::OkStatus();
         },
         [&] {
@@ -101,18 +101,18 @@ class Rounds {
         },
         [&] {
           VERBENA_RETURN_IF_ERROR(raw_->PingPong(overhead, change_nanos));
-          figures_.pingpong.push_back(PercentileOf(change_nanos, 50));
+          figures_.pingpong.push_back(GroupedMedian(change_nanos));
           return absl::OkStatus();
         },
         [&] {
           VERBENA_RETURN_IF_ERROR(
               client_->PutOneByOne(changed_keys, values, overhead, change_nanos));
-          figures_.put.push_back(PercentileOf(change_nanos, 50));
+          figures_.put.push_back(GroupedMedian(change_nanos));
           return absl::OkStatus();
         },
         [&] {
           VERBENA_RETURN_IF_ERROR(storage_->Put(changed_keys, values, overhead, change_nanos));
-          figures_.storage_put.push_back(PercentileOf(change_nanos, 50));
+          figures_.storage_put.push_back(GroupedMedian(change_nanos));
           return absl::OkStatus();
         },
     };

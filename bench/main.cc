@@ -1,6 +1,4 @@
 // verbena-bench: see HelpText.
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include <cstdio>
 #include <cstring>
@@ -16,6 +14,7 @@
 #include "bench/interrupt.h"
 #include "bench/raw_endpoint.h"
 #include "common/base/command_line.h"
+#include "common/base/log.h"
 #include "common/base/text.h"
 
 namespace verbena::bench {
@@ -50,8 +49,7 @@ int UsageError(std::string_view message) {
 
 int Run(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  spdlog::set_default_logger(spdlog::stderr_color_mt("verbena-bench"));
-  spdlog::set_level(spdlog::level::warn);
+  SetUpLog("verbena-bench", "warn", /*time_stamps=*/false);
   if (argc > 1 && std::strcmp(argv[1], "raw-target") == 0) return RawTarget(argc, argv);
 
   const auto operands = ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc), "");

@@ -91,6 +91,7 @@ class RawInitiator {
   uint64_t responses_at_ = 0;  // in memory_
   uint64_t response_stride_ = 0;
   uint32_t sends_since_signal_ = 0;
+  uint32_t sends_unpolled_ = 0;  // signalled SENDs whose completion has not been taken
   unsigned send_flags_ = 0;
   volatile uint64_t consumed_ = 0;  // keeps the compiler from leaving out the touching
 

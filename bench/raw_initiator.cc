@@ -216,21 +216,30 @@ absl::Status RawInitiator::PingPong(double overhead, std::span<uint32_t> nanos) 
     if (++sends_since_signal_ == kSignalEvery) {
       flags |= IBV_SEND_SIGNALED;
       sends_since_signal_ = 0;
+      ++sends_unpolled_;
     }
     ibv_send_wr request = verbs::MakeSend(kSendId, &sge, flags);
     if (const int error = verbs::PostSend(qp_.get(), &request); error != 0) {
       return verbs::FromReturn(error, "ibv_post_send");
     }
     uint64_t id;
-    do {
+    for (;;) {
       VERBENA_RETURN_IF_ERROR(Await(&id));
-    } while (id == kSendId);
+      if (id != kSendId) break;
+      --sends_unpolled_;
+    }
     const auto index = static_cast<uint32_t>(id - kReceiveId);
     consumed_ = LoadRelaxed(reinterpret_cast<const uint64_t*>(memory_.data() + responses_at_ +
                                                               index * response_stride_));
     VERBENA_RETURN_IF_ERROR(PostReceive(index));
     const int64_t end = clock_.NowSerial();
     time = LessOverhead(clock_.Nanos(begin, end), overhead);
+  }
+  // Whoever READs next expects completions of READs only.
+  for (; sends_unpolled_ > 0; --sends_unpolled_) {
+    uint64_t id;
+    VERBENA_RETURN_IF_ERROR(Await(&id));
+    if (id != kSendId) return absl::InternalError("a response that nobody asked for");
   }
   return absl::OkStatus();
 }

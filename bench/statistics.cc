@@ -1,7 +1,6 @@
 #include "bench/statistics.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace verbena::bench {
 
@@ -13,14 +12,19 @@ Spread SpreadOf(std::vector<double> samples) {
   return {median, samples.front(), samples.back()};
 }
 
-uint32_t PercentileOf(std::span<uint32_t> samples, double percent) {
+double GroupedMedian(std::span<uint32_t> samples) {
   if (samples.empty()) return 0;
-  const double rank = std::ceil(percent / 100 * static_cast<double>(samples.size()) * (1 - 1e-12));
-  const auto index =
-      static_cast<size_t>(std::clamp(rank - 1, 0.0, static_cast<double>(samples.size() - 1)));
-  const auto at = samples.begin() + static_cast<ptrdiff_t>(index);
-  std::nth_element(samples.begin(), at, samples.end());
-  return *at;
+  std::sort(samples.begin(), samples.end());
+  const uint32_t middle = samples[(samples.size() - 1) / 2];
+  const auto [first, last] = std::equal_range(samples.begin(), samples.end(), middle);
+  const double below = first == samples.begin() ? middle : *(first - 1);
+  const double above = last == samples.end() ? middle : *last;
+  const double from = (below + middle) / 2;
+  const double to = (middle + above) / 2;
+  const double half = static_cast<double>(samples.size()) / 2;
+  const auto before = static_cast<double>(first - samples.begin());
+  const auto equal = static_cast<double>(last - first);
+  return from + (to - from) * (half - before) / equal;
 }
 
 }  // namespace verbena::bench

@@ -17,7 +17,10 @@ struct Spread {
 // All 0 for no samples.
 Spread SpreadOf(std::vector<double> samples);
 
-// The smallest sample that at least `percent` % of them do not exceed; reorders them. 0 for none.
-uint32_t PercentileOf(std::span<uint32_t> samples, double percent);
+// The median of samples of a coarse clock, which many samples share: taken within the step that the
+// middle one falls into, as if its samples were spread evenly between the steps' borders (halfway
+// to the next smaller and the next larger sample). With a fine clock it is the middle sample.
+// Reorders them. 0 for none.
+double GroupedMedian(std::span<uint32_t> samples);
 
 }  // namespace verbena::bench

@@ -107,12 +107,24 @@ TEST(Spread, IsMedianAndExtremes) {
   EXPECT_EQ(SpreadOf({4, 1, 2, 9}).median, 3);
 }
 
-TEST(PercentileOf, TakesTheRank) {
-  std::vector<uint32_t> samples = {5, 1, 4, 2, 3};
-  EXPECT_EQ(PercentileOf(samples, 50), 3u);
-  EXPECT_EQ(PercentileOf(samples, 100), 5u);
-  EXPECT_EQ(PercentileOf(samples, 1), 1u);
-  EXPECT_EQ(PercentileOf({}, 50), 0u);
+TEST(GroupedMedian, LiesWithinTheStep) {
+  std::vector<uint32_t> none;
+  EXPECT_EQ(GroupedMedian(none), 0);
+  std::vector<uint32_t> one = {7};
+  EXPECT_EQ(GroupedMedian(one), 7);
+  std::vector<uint32_t> fine = {5, 1, 4, 2, 3};
+  EXPECT_EQ(GroupedMedian(fine), 3);
+  // A clock that goes in steps of 10: a quarter of the samples in the middle step lie below the
+  // median.
+  std::vector<uint32_t> coarse = {20, 10, 10, 10, 20, 20, 20, 30};
+  EXPECT_EQ(GroupedMedian(coarse), 17.5);
+  // True values between 250 and 290, seen through such a clock.
+  Random random(1);
+  std::vector<uint32_t> seen;
+  for (int i = 0; i < 100'000; ++i) {
+    seen.push_back(static_cast<uint32_t>(250 + random.NextDouble() * 40 + 5) / 10 * 10);
+  }
+  EXPECT_NEAR(GroupedMedian(seen), 270, 0.5);
 }
 
 }  // namespace
