@@ -25,7 +25,7 @@
 namespace verbena::storage {
 namespace {
 
-#ifdef VERBENA_TSAN
+#if defined(VERBENA_TSAN) || defined(__SANITIZE_ADDRESS__)
 constexpr uint64_t kScale = 8;  // the same work would take that much longer
 #else
 constexpr uint64_t kScale = 1;
@@ -47,13 +47,13 @@ bool EveryThird(uint64_t n) { return n % 3 == 0; }
 
 constexpr Pattern kPatterns[] = {
     // One size class: always in place.
-    {"InPlace", [](uint64_t n) { return 100 + n % 5; }, Never, 8, 400000, 60000},
+    {"InPlace", [](uint64_t n) { return 100 + n % 5; }, Never, 8, 400000, 20000},
     // From one class to another and back.
-    {"Elsewhere", [](uint64_t n) { return 40 + n % 7 * 40; }, Never, 8, 400000, 60000},
-    {"Deleted", [](uint64_t n) { return 90 + n % 4 * 30; }, EveryThird, 8, 400000, 60000},
+    {"Elsewhere", [](uint64_t n) { return 40 + n % 7 * 40; }, Never, 8, 400000, 20000},
+    {"Deleted", [](uint64_t n) { return 90 + n % 4 * 30; }, EveryThird, 8, 400000, 20000},
     // Several lines, written elsewhere in the same class.
-    {"Large", [](uint64_t n) { return 6000 + n % 2 * 3000; }, EveryThird, 4, 40000, 30000},
-    {"Runs", [](uint64_t n) { return 530000 + n % 3 * 400000; }, EveryThird, 2, 300, 600},
+    {"Large", [](uint64_t n) { return 6000 + n % 2 * 3000; }, EveryThird, 4, 40000, 10000},
+    {"Runs", [](uint64_t n) { return 530000 + n % 3 * 400000; }, EveryThird, 2, 300, 300},
 };
 
 struct alignas(64) KeyState {
@@ -152,7 +152,8 @@ class ReadersTest : public testing::TestWithParam<Pattern> {
   }
 
   void Read(int index) {
-    ReferenceReader reader(store_->region().bytes(), static_cast<uint64_t>(index) + 100);
+    const auto seed = static_cast<uint64_t>(index) + 100;
+    ReferenceReader reader(ShuffledReads(store_->region().bytes(), seed), seed);
     std::mt19937_64 random(static_cast<uint64_t>(index) + 200);
     std::vector<uint64_t> seen(keys_.size(), 0);
     while (writing_.load(std::memory_order_acquire) > 0 && !HasFatalFailure()) {
@@ -229,7 +230,7 @@ TEST(ReadersOverflowTest, ChainsThatComeAndGo) {
   const auto write = [&](int worker) {
     const std::vector<std::string>& keys = changing[static_cast<size_t>(worker)];
     std::mt19937_64 random(static_cast<uint64_t>(worker));
-    for (uint64_t round = 0; round < 8000 / kScale || absent.load() < 60000 / kScale; ++round) {
+    for (uint64_t round = 0; round < 8000 / kScale || absent.load() < 20000 / kScale; ++round) {
       if (testing::Test::HasFatalFailure()) break;
       for (const std::string& key : keys) {
         EXPECT_TRUE(store->Put(worker, key, AsBytes("now and then")).ok());
@@ -246,7 +247,7 @@ TEST(ReadersOverflowTest, ChainsThatComeAndGo) {
     writing.fetch_sub(1, std::memory_order_release);
   };
   const auto read = [&](uint64_t seed) {
-    ReferenceReader reader(store->region().bytes(), seed);
+    ReferenceReader reader(ShuffledReads(store->region().bytes(), seed), seed);
     std::mt19937_64 random(seed);
     while (writing.load(std::memory_order_acquire) > 0) {
       const std::string& here = lasting[random() % lasting.size()];

@@ -214,29 +214,32 @@ std::string KeyFinder::Next() {
   }
 }
 
-ReferenceReader::ReferenceReader(std::span<const uint8_t> slice, uint64_t seed)
-    : slice_(slice), random_(seed) {
-  Read(0, &header_, sizeof(header_));
-  directory_.resize(size_t{1} << header_.directory_depth);
-  Read(header_.directory_offset, directory_.data(), directory_.size() * sizeof(uint64_t));
+ReferenceReader::ReadFunction ShuffledReads(std::span<const uint8_t> slice, uint64_t seed) {
+  return [slice, random = std::mt19937_64(seed)](uint64_t offset, void* target,
+                                                 uint64_t size) mutable {
+    constexpr uint64_t kLine = 64;
+    auto* to = static_cast<uint8_t*>(target);
+    const uint64_t lines = (size + kLine - 1) / kLine;
+    // Starts at a random line, goes forwards or backwards, and around the end.
+    const uint64_t word = random();
+    const bool backwards = (word & 1) != 0;
+    const uint64_t start = (word >> 8) % lines;
+    const uint64_t pause_at = (word >> 1 & 63) == 0 ? start / 2 : lines;
+    for (uint64_t i = 0; i < lines; ++i) {
+      const uint64_t line = (start + (backwards ? lines - i : i)) % lines;
+      if (i == pause_at) sched_yield();
+      const uint64_t from = line * kLine;
+      CopyFromShared(to + from, slice.data() + offset + from, std::min(kLine, size - from));
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
+  };
 }
 
-void ReferenceReader::Read(uint64_t offset, void* target, uint64_t size) {
-  constexpr uint64_t kLine = 64;
-  auto* to = static_cast<uint8_t*>(target);
-  const uint64_t lines = (size + kLine - 1) / kLine;
-  // Starts at a random line, goes forwards or backwards, and around the end.
-  const uint64_t random = random_();
-  const bool backwards = (random & 1) != 0;
-  const uint64_t start = (random >> 8) % std::max<uint64_t>(lines, 1);
-  const uint64_t pause_at = (random >> 1 & 63) == 0 ? start / 2 : lines;
-  for (uint64_t i = 0; i < lines; ++i) {
-    const uint64_t line = (start + (backwards ? lines - i : i)) % lines;
-    if (i == pause_at) sched_yield();
-    const uint64_t from = line * kLine;
-    CopyFromShared(to + from, slice_.data() + offset + from, std::min(kLine, size - from));
-  }
-  std::atomic_thread_fence(std::memory_order_acquire);
+ReferenceReader::ReferenceReader(ReadFunction read, uint64_t seed)
+    : read_(std::move(read)), random_(seed) {
+  read_(0, &header_, sizeof(header_));
+  directory_.resize(size_t{1} << header_.directory_depth);
+  read_(header_.directory_offset, directory_.data(), directory_.size() * sizeof(uint64_t));
 }
 
 uint64_t ReferenceReader::SegmentOf(KeyHash hash) {
@@ -246,7 +249,7 @@ uint64_t ReferenceReader::SegmentOf(KeyHash hash) {
 
 void ReferenceReader::RefreshEntry(KeyHash hash) {
   const uint64_t index = hash.directory_index(static_cast<unsigned>(header_.directory_depth));
-  Read(header_.directory_offset + index * sizeof(uint64_t), &directory_[index], sizeof(uint64_t));
+  read_(header_.directory_offset + index * sizeof(uint64_t), &directory_[index], sizeof(uint64_t));
   ++counts_.stale_entries;
 }
 
@@ -255,14 +258,14 @@ bool ReferenceReader::ReadItem(Slot slot, std::string_view key) {
   uint64_t size = layout::FirstReadSize(slot.size_class());
   size = std::min(size, header_.heap_end - offset);
   block_.resize(size);
-  Read(offset, block_.data(), size);
+  read_(offset, block_.data(), size);
   uint64_t item_size = 0;
   layout::ItemState state =
       layout::JudgeItem(block_.data(), size, offset, key, header_.hash_seed, &item_size);
   if (slot.size_class() == layout::kRunClass && item_size > size &&
       item_size <= header_.heap_end - offset && state == layout::ItemState::kInvalid) {
     block_.resize(item_size);
-    Read(offset + size, block_.data() + size, item_size - size);
+    read_(offset + size, block_.data() + size, item_size - size);
     state = layout::JudgeItem(block_.data(), item_size, offset, key, header_.hash_seed, &item_size);
   }
   if (state != layout::ItemState::kAccepted) {
@@ -284,7 +287,7 @@ bool ReferenceReader::ReadChain(KeyHash hash, uint64_t segment) {
   // A chain that changes while it is read may lead in circles.
   while (chain_.size() <= layout::kOverflowBuckets) {
     Bucket bucket;
-    Read(offset, &bucket, sizeof(bucket));
+    read_(offset, &bucket, sizeof(bucket));
     if (chain_.empty() && !bucket.header.Covers(hash)) return false;
     chain_.push_back(bucket);
     bucket_cache_[offset] = bucket;
@@ -328,7 +331,7 @@ ReferenceReader::Outcome ReferenceReader::Lookup(std::string_view key) {
       continue;
     }
     BucketHeader again;
-    Read(segment + bucket_in_segment, &again.bits, sizeof(again));
+    read_(segment + bucket_in_segment, &again.bits, sizeof(again));
     if (again.Covers(hash)) return Outcome::kAbsent;
     RefreshEntry(hash);
   }

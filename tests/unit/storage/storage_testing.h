@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <random>
 #include <span>
@@ -45,8 +46,7 @@ class KeyFinder {
   uint64_t next_ = 0;
 };
 
-// Looks keys up as a remote reader does, from the slice's bytes alone. Copies cache lines in a
-// random order and with pauses, as no device but the worst would. Not thread-safe.
+// Looks keys up as a remote reader does, from the slice's bytes alone. Not thread-safe.
 class ReferenceReader {
  public:
   enum class Outcome {
@@ -61,7 +61,10 @@ class ReferenceReader {
     uint64_t undecided = 0;
   };
 
-  ReferenceReader(std::span<const uint8_t> slice, uint64_t seed);
+  // A READ: copies bytes that may change meanwhile. The copy is complete when it returns.
+  using ReadFunction = std::function<void(uint64_t offset, void* target, uint64_t size)>;
+
+  ReferenceReader(ReadFunction read, uint64_t seed);
 
   // On kFound value, version and flags are set.
   Outcome Lookup(std::string_view key);
@@ -72,15 +75,13 @@ class ReferenceReader {
   const Counts& counts() const { return counts_; }
 
  private:
-  // Copies shared bytes; the copy is complete before anything that follows is read.
-  void Read(uint64_t offset, void* target, uint64_t size);
   uint64_t SegmentOf(layout::KeyHash hash);
   void RefreshEntry(layout::KeyHash hash);
   bool ReadItem(layout::Slot slot, std::string_view key);
   // Reads the key's bucket and all that hangs on it; false if the header does not cover the hash.
   bool ReadChain(layout::KeyHash hash, uint64_t segment);
 
-  const std::span<const uint8_t> slice_;
+  const ReadFunction read_;
   layout::RegionHeader header_{};
   std::mt19937_64 random_;
   std::vector<uint64_t> directory_;                            // a copy, refreshed entry by entry
@@ -92,5 +93,9 @@ class ReferenceReader {
   uint16_t flags_ = 0;
   Counts counts_;
 };
+
+// READs of a live slice: copies cache lines in a random order and with pauses, as no device but the
+// worst would.
+ReferenceReader::ReadFunction ShuffledReads(std::span<const uint8_t> slice, uint64_t seed);
 
 }  // namespace verbena::storage

@@ -132,7 +132,7 @@ class ModelTest : public testing::TestWithParam<uint64_t> {
 
   std::mt19937_64 random_;
   std::unique_ptr<Store> store_ = MakeStore(6 * kMiB, 3);
-  ReferenceReader reader_{store_->region().bytes(), GetParam()};
+  ReferenceReader reader_{ShuffledReads(store_->region().bytes(), GetParam()), GetParam()};
   std::map<std::string, Entry> model_;
   std::map<std::string, uint64_t> last_version_;
   int refused_ = 0;
