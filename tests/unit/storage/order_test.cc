@@ -258,5 +258,42 @@ TEST_F(OrderTest, SplitsLoseNothing) {
   }
 }
 
+// The middle of a chain becomes empty while its end is in use.
+class OrderChainTest : public OrderTest {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(store_, nullptr);
+    KeyFinder finder(*store_, 0, 33);
+    while (keys_.size() < 3 * layout::kSlotsPerBucket) {
+      keys_.push_back(finder.Next());
+      ASSERT_TRUE(store_->Put(0, keys_.back(), AsBytes("value")).ok());
+    }
+    ASSERT_EQ(store_->Stats().overflow_buckets, 2u);
+    log_ = std::make_unique<StoreLog>(store_->region().bytes());
+    for (size_t i = 0; i < 2 * layout::kSlotsPerBucket; ++i) {
+      ASSERT_TRUE(store_->Delete(0, keys_[i])->existed);
+    }
+    // Another bucket would take what was given back.
+    KeyFinder other(*store_, 0, 34);
+    for (size_t i = 0; i < 2 * layout::kSlotsPerBucket; ++i) {
+      ASSERT_TRUE(store_->Put(0, other.Next(), AsBytes("value")).ok());
+    }
+    log_->Stop();
+    ASSERT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
+  }
+};
+
+TEST_F(OrderChainTest, ItsEndIsNotLost) {
+  for (int i = 0; i < kRounds && !HasFatalFailure(); ++i) {
+    now_ = random_() % log_->now();
+    ReferenceReader reader(Reads(), random_());
+    for (int j = 0; j < kLookups && now_ < log_->now(); ++j) {
+      const std::string& key = keys_[keys_.size() - 1 - random_() % layout::kSlotsPerBucket];
+      ASSERT_NE(reader.Lookup(key), ReferenceReader::Outcome::kAbsent)
+          << key << " was lost at instant " << now_;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace verbena::storage
