@@ -1,7 +1,5 @@
 // verbena-cli: see HelpText (help.cc).
 #include <fcntl.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +12,7 @@
 #include "client/cli/arguments.h"
 #include "client/cli/commands.h"
 #include "client/cli/output.h"
+#include "common/base/log.h"
 
 namespace verbena::cli {
 namespace {
@@ -33,8 +32,7 @@ int Run(int argc, char** argv) {
   HoldStandardDescriptors();
   // A closed pipe is an error of writing (kExitIo), and standard output is for values only.
   std::signal(SIGPIPE, SIG_IGN);
-  spdlog::set_default_logger(spdlog::stderr_color_mt("verbena-cli"));
-  spdlog::set_level(spdlog::level::err);
+  SetUpLog("verbena-cli", "error", /*time_stamps=*/false);
   const auto arguments = ParseArguments({argv + 1, argv + argc});
   if (!arguments.ok()) {
     std::fprintf(stderr, "verbena-cli: %s\nTry verbena-cli --help.\n",

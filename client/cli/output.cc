@@ -49,7 +49,7 @@ absl::Status WriteAll(int fd, std::string_view bytes) {
 }
 
 absl::StatusOr<std::string> ReadAll(int fd, uint64_t limit) {
-  constexpr size_t kPiece = 64 * 1024;
+  constexpr size_t kPiece = size_t{64} * 1024;
   std::string bytes;
   size_t used = 0;
   while (true) {

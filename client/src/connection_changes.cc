@@ -210,7 +210,7 @@ void Connection::Impl::FinishChange(Operation& op, const absl::Status& status,
   } else {
     ++callbacks_;
     if (op.on_change) op.on_change(status, result);
-    op.on_change = {};
+    op.on_change.Reset();
   }
   pool_.Free(op);
 }
@@ -228,7 +228,7 @@ void Connection::Impl::FinishCall(Operation& op, const absl::Status& status,
 void Connection::Impl::FinishWithError(Operation& op, const absl::Status& status) {
   switch (op.kind) {
     case OperationKind::kGet:
-      FailGet(op, status);
+      EndGet(op, status, {});
       return;
     case OperationKind::kPut:
     case OperationKind::kDelete:

@@ -42,7 +42,7 @@ std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view
 }
 
 // The lookup itself begins with the next flush; until then the cached bucket's lines are fetched.
-inline void Connection::Impl::StartGet(Operation& op, std::string_view key) {
+[[gnu::always_inline]] inline void Connection::Impl::StartGet(Operation& op, std::string_view key) {
   op.key = key;
   op.hash = KeyHash::Of(key, context_->shape.hash_seed);
   if (!options_.one_sided_reads) {
@@ -56,7 +56,8 @@ inline void Connection::Impl::StartGet(Operation& op, std::string_view key) {
   starts_.Push(op.slot);
 }
 
-absl::Status Connection::Impl::SubmitGet(std::string_view key, GetCallback&& callback) {
+[[gnu::always_inline]] inline absl::Status Connection::Impl::SubmitGet(std::string_view key,
+                                                                       GetCallback&& callback) {
   if (!dead_.ok() || pool_.full() || key.empty() || key.size() > limits_.max_key_size) {
     return CheckSubmit(key);
   }
@@ -86,7 +87,9 @@ void Connection::Impl::FinishSync(SyncCall* call) {
   while (!call->done) Turn(spin, INT64_MAX);
 }
 
-absl::Status Connection::Impl::Get(std::string_view key, std::string* value, uint64_t* version) {
+[[gnu::always_inline]] inline absl::Status Connection::Impl::Get(std::string_view key,
+                                                                 std::string* value,
+                                                                 uint64_t* version) {
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
   SyncCall call;
   call.value = value;
@@ -99,8 +102,9 @@ absl::Status Connection::Impl::Get(std::string_view key, std::string* value, uin
 
 // Releases the operation after the outcome has been handed over: value and callback may lie in its
 // memory.
-inline void Connection::Impl::FinishGet(Operation& op, const absl::Status& status,
-                                        const GetResult& result) {
+[[gnu::always_inline]] inline void Connection::Impl::FinishGet(Operation& op,
+                                                               const absl::Status& status,
+                                                               const GetResult& result) {
   ++stats_.gets;
   pool_.Finish(op);
   if (SyncCall* const call = op.sync; call != nullptr) {
@@ -113,17 +117,18 @@ inline void Connection::Impl::FinishGet(Operation& op, const absl::Status& statu
   } else {
     ++callbacks_;
     if (op.on_get) op.on_get(status, result);
-    op.on_get = {};
+    op.on_get.Reset();
   }
   if (op.space != nullptr) DropSpace(op);
   pool_.Free(op);
 }
 
-void Connection::Impl::FailGet(Operation& op, const absl::Status& status) {
-  FinishGet(op, status, {});
+// The same out of line, for everything but the warm path.
+void Connection::Impl::EndGet(Operation& op, const absl::Status& status, const GetResult& result) {
+  FinishGet(op, status, result);
 }
 
-inline void Connection::Impl::Act(Operation& op, const Lookup::Step& step) {
+[[gnu::always_inline]] inline void Connection::Impl::Act(Operation& op, const Lookup::Step& step) {
   if (step.action == Lookup::Action::kFound) {
     FinishGet(op, absl::OkStatus(), {op.lookup.value(), op.lookup.version()});
   } else {
@@ -138,14 +143,14 @@ void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
       reads_.Push(op.slot);
       return;
     case Lookup::Action::kFound:
-      FinishGet(op, absl::OkStatus(), {op.lookup.value(), op.lookup.version()});
+      EndGet(op, absl::OkStatus(), {op.lookup.value(), op.lookup.version()});
       return;
     case Lookup::Action::kNeedSpace:
       op.step = step;
       GetSpace(op);
       return;
     case Lookup::Action::kAbsent:
-      FailGet(op, not_found_);
+      EndGet(op, not_found_, {});
       return;
     case Lookup::Action::kAskServer:
       Ask(op);
@@ -156,7 +161,7 @@ void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
 void Connection::Impl::Ask(Operation& op) {
   if (op.space != nullptr) DropSpace(op);
   if (++op.asks > kMaxAsks) {
-    FailGet(op, absl::AbortedError("the value changes faster than it can be read: try again"));
+    EndGet(op, absl::AbortedError("the value changes faster than it can be read: try again"), {});
     return;
   }
   requests_.Add(op.slot, wire::OpCode::kGet, op.key, {});
@@ -167,37 +172,37 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
   switch (static_cast<wire::ResultCode>(result.header.code)) {
     case wire::ResultCode::kOk:
       ++stats_.rpc_gets;
-      FinishGet(op, absl::OkStatus(), {result.value, result.header.version});
+      EndGet(op, absl::OkStatus(), {result.value, result.header.version});
       return;
     case wire::ResultCode::kNotFound:
       ++stats_.rpc_gets;
-      FailGet(op, not_found_);
+      EndGet(op, not_found_, {});
       return;
     case wire::ResultCode::kLocated: {
       ++stats_.rpc_gets;
       const absl::StatusOr<wire::Location> location = wire::DecodeLocation(result.value);
       if (!location.ok()) {
-        FailGet(op, absl::InternalError(location.status().message()));
+        EndGet(op, absl::InternalError(location.status().message()), {});
         return;
       }
-      Act(op, op.lookup.StartAt(*context_, layout::Slot{location->slot}, op.key,
-                                endpoint_->sink(op.slot)));
+      ActOtherwise(op, op.lookup.StartAt(*context_, layout::Slot{location->slot}, op.key,
+                                         endpoint_->sink(op.slot)));
       return;
     }
     default:
-      FailGet(op, ResultError(result));
+      EndGet(op, ResultError(result), {});
   }
 }
 
 // False if the lookup does not begin with a READ.
-inline bool Connection::Impl::BeginLookup(Operation& op) {
+[[gnu::always_inline]] inline bool Connection::Impl::BeginLookup(Operation& op) {
   op.step = op.lookup.Start(*context_, op.hash, op.key, endpoint_->sink(op.slot));
   if (op.step.action == Lookup::Action::kRead) return true;
   ActOtherwise(op, Lookup::Step(op.step));
   return false;
 }
 
-inline void Connection::Impl::FillRead(uint32_t i, Operation& op) {
+[[gnu::always_inline]] inline void Connection::Impl::FillRead(uint32_t i, Operation& op) {
   ibv_sge& sge = read_sges_[i];
   sge.addr = verbs::AddressOf(op.step.target);
   sge.length = op.step.length;
@@ -211,7 +216,7 @@ inline void Connection::Impl::FillRead(uint32_t i, Operation& op) {
 
 // Posts the READs that wait, and those of lookups that have not begun, as lists. Never more in
 // flight than negotiated, nor more than the send queue holds.
-inline void Connection::Impl::PostReads() {
+[[gnu::always_inline]] inline void Connection::Impl::PostReads() {
   uint32_t count = kReadList;
   while (count == kReadList && dead_.ok()) {
     const uint32_t room =
@@ -233,7 +238,7 @@ inline void Connection::Impl::PostReads() {
   }
 }
 
-inline void Connection::Impl::PostReadList(uint32_t count) {
+[[gnu::always_inline]] inline void Connection::Impl::PostReadList(uint32_t count) {
   read_list_[count - 1].next = nullptr;
   ibv_send_wr* bad = nullptr;
   const int error = verbs::PostSend(endpoint_->qp(), read_list_.data(), &bad);
@@ -246,13 +251,13 @@ inline void Connection::Impl::PostReadList(uint32_t count) {
   }
 }
 
-inline void Connection::Impl::Flush() {
+[[gnu::always_inline]] inline void Connection::Impl::Flush() {
   if (space_freed_ && !space_waiters_.empty()) ServeSpaceWaiters();
   if (!starts_.empty() || !reads_.empty()) PostReads();
   if (requests_.CanSend()) FlushRequests();
 }
 
-inline void Connection::Impl::OnReadCompletion(const WrId& id) {
+[[gnu::always_inline]] inline void Connection::Impl::OnReadCompletion(const WrId& id) {
   Operation* const op = pool_.Find(id.ref);
   if (op == nullptr) {
     Fail(absl::InternalError("a READ has completed that nobody waits for"));
@@ -274,13 +279,15 @@ int Connection::Impl::PollOnce() {
     Flush();
     std::array<ibv_wc, kPollBatch> completions;
     count = verbs::Poll(endpoint_->cq(), completions);
-    for (int i = 0; i < count && dead_.ok(); ++i) {
-      const ibv_wc& wc = completions[static_cast<size_t>(i)];
+    const ibv_wc* const end = completions.data() + std::max(count, 0);
+    for (const ibv_wc* next = completions.data(); next < end; ++next) {
+      const ibv_wc& wc = *next;
       const WrId id(wc.wr_id);
       if (wc.status == IBV_WC_SUCCESS && id.kind == RequestKind::kRead) {
         OnReadCompletion(id);
       } else {
         OnOtherCompletion(wc);
+        if (!dead_.ok()) break;
       }
     }
     if (count < 0) Fail(absl::InternalError("the completion queue has failed (overrun)"));
@@ -289,7 +296,7 @@ int Connection::Impl::PollOnce() {
   return count;
 }
 
-int Connection::Impl::Poll() {
+[[gnu::always_inline]] inline int Connection::Impl::Poll() {
   const uint64_t before = callbacks_;
   PollOnce();
   return static_cast<int>(callbacks_ - before);

@@ -112,7 +112,7 @@ class Connection::Impl {
   void OnResult(Operation& op, const wire::Result& result);
   void OnGetResult(Operation& op, const wire::Result& result);
   void FinishGet(Operation& op, const absl::Status& status, const GetResult& result);
-  void FailGet(Operation& op, const absl::Status& status);
+  void EndGet(Operation& op, const absl::Status& status, const GetResult& result);
   void FinishChange(Operation& op, const absl::Status& status, const ChangeResult& result);
   void FinishCall(Operation& op, const absl::Status& status, std::string_view value);
   // Ends the operation with an error, whatever it is.

@@ -9,7 +9,7 @@
 
 namespace verbena::client {
 
-inline void Lookup::Reset(std::string_view key, ReadSink* sink) {
+[[gnu::always_inline]] inline void Lookup::Reset(std::string_view key, ReadSink* sink) {
   key_ = key;
   sink_ = sink;
   space_ = {};
@@ -25,7 +25,8 @@ inline void Lookup::Reset(std::string_view key, ReadSink* sink) {
   link_ = 0;
 }
 
-inline Lookup::Step Lookup::Read(State state, uint64_t offset, uint64_t length, void* target) {
+[[gnu::always_inline]] inline Lookup::Step Lookup::Read(State state, uint64_t offset,
+                                                        uint64_t length, void* target) {
   state_ = state;
   return {.action = Action::kRead,
           .in_space = in_space_,
@@ -34,7 +35,7 @@ inline Lookup::Step Lookup::Read(State state, uint64_t offset, uint64_t length, 
           .target = static_cast<uint8_t*>(target)};
 }
 
-inline void Lookup::Collect(const layout::Bucket& bucket) {
+[[gnu::always_inline]] inline void Lookup::Collect(const layout::Bucket& bucket) {
   uint8_t count = 0;
   for (uint32_t mask = MatchSlots(bucket, hash_.fingerprint()); mask != 0; mask &= mask - 1) {
     const layout::Slot slot = bucket.slots[static_cast<size_t>(std::countr_zero(mask))];
@@ -44,8 +45,9 @@ inline void Lookup::Collect(const layout::Bucket& bucket) {
   next_candidate_ = 0;
 }
 
-inline Lookup::Step Lookup::Start(LookupContext& context, layout::KeyHash hash,
-                                  std::string_view key, ReadSink* sink) {
+[[gnu::always_inline]] inline Lookup::Step Lookup::Start(LookupContext& context,
+                                                         layout::KeyHash hash, std::string_view key,
+                                                         ReadSink* sink) {
   Reset(key, sink);
   hash_ = hash;
   const SegmentRef* segment = context.segments.Find(hash);
@@ -61,7 +63,7 @@ inline Lookup::Step Lookup::Start(LookupContext& context, layout::KeyHash hash,
   return TryCandidates(context);
 }
 
-inline Lookup::Step Lookup::TryCandidates(LookupContext& context) {
+[[gnu::always_inline]] inline Lookup::Step Lookup::TryCandidates(LookupContext& context) {
   if (next_candidate_ < candidate_count_) {
     const layout::Slot slot = candidates_[next_candidate_];
     const uint64_t length = context.shape.FirstRead(slot);
@@ -76,11 +78,11 @@ inline Lookup::Step Lookup::TryCandidates(LookupContext& context) {
   return TryOtherCandidates(context);
 }
 
-inline Lookup::Step Lookup::OnRead(LookupContext& context) {
+[[gnu::always_inline]] inline Lookup::Step Lookup::OnRead(LookupContext& context) {
   return state_ == State::kBlock ? OnBlock(context) : OnOtherRead(context);
 }
 
-inline Lookup::Step Lookup::OnBlock(LookupContext& context) {
+[[gnu::always_inline]] inline Lookup::Step Lookup::OnBlock(LookupContext& context) {
   uint64_t item_size = 0;
   const uint8_t* const bytes = block();
   const layout::ItemState state =
@@ -89,7 +91,7 @@ inline Lookup::Step Lookup::OnBlock(LookupContext& context) {
   return OnBlockNotAccepted(context, state, item_size);
 }
 
-inline Lookup::Step Lookup::Found(const uint8_t* bytes) {
+[[gnu::always_inline]] inline Lookup::Step Lookup::Found(const uint8_t* bytes) {
   layout::ItemHeader header;
   std::memcpy(&header, bytes, sizeof(header));
   version_ = header.version;

@@ -97,7 +97,7 @@ class OperationPool {
   Operation& At(uint32_t slot) { return operations_[slot]; }
   // nullptr if the reference is out of range or of an earlier use.
   Operation* Find(verbs::SlotRef ref) {
-    if (ref.slot >= operations_.size()) return nullptr;
+    if (ref.slot > depth_) return nullptr;
     Operation& op = operations_[ref.slot];
     return op.in_use && op.generation == ref.generation ? &op : nullptr;
   }

@@ -23,6 +23,7 @@ inline uint32_t MatchSlots(const layout::Bucket& bucket, uint32_t fingerprint) {
   const auto* words = reinterpret_cast<const float*>(&bucket);
   const __m128i wanted = _mm_set1_epi32(static_cast<int>(fingerprint));
   __m128i equal[4];
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     const __m128 low = _mm_load_ps(words + 8 * i);
     const __m128 high = _mm_load_ps(words + 8 * i + 4);

@@ -50,6 +50,13 @@ class Callback<void(Args...)> {
   }
   ~Callback() { Reset(); }
 
+  // Destroys what it holds; it is empty then.
+  void Reset() {
+    if (manage_ != nullptr) manage_(storage_, nullptr);
+    call_ = nullptr;
+    manage_ = nullptr;
+  }
+
   explicit operator bool() const { return call_ != nullptr; }
   void operator()(Args... args) {
     assert(call_ != nullptr);
@@ -65,11 +72,6 @@ class Callback<void(Args...)> {
     } else if (call_ != nullptr) {
       __builtin_memcpy(storage_, other.storage_, kCapacity);
     }
-  }
-  void Reset() {
-    if (manage_ != nullptr) manage_(storage_, nullptr);
-    call_ = nullptr;
-    manage_ = nullptr;
   }
 
   alignas(std::max_align_t) unsigned char storage_[kCapacity];
