@@ -32,6 +32,10 @@ namespace verbena::softverbs {
 
 class CmId;
 
+// IB CM reject reasons, as rdma_cm reports them.
+inline constexpr int kRejectNobodyListens = 8;
+inline constexpr int kRejectByConsumer = 28;
+
 struct CmEvent : rdma_cm_event {
   std::array<uint8_t, 256> data;
 };
@@ -74,6 +78,7 @@ class CmId : public rdma_cm_id {
   int unacknowledged = 0;    // events handed out
 };
 
+// connection_manager.cc: channels, events, ids. connection_handshake.cc: the rest.
 class ConnectionManager : public Link::Owner {
  public:
   static ConnectionManager& Get();

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 
@@ -13,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/softverbs/completion_queue.h"
 #include "common/softverbs/link.h"
 #include "common/softverbs/memory_regions.h"
@@ -82,7 +82,7 @@ bool Device::Start() {
   next_qp_num_ = static_cast<uint32_t>(id_[0]);
   auto notify = SharedMapping::Create("verbena-soft-notify", sizeof(NotifySegment), false);
   if (!notify.ok()) {
-    spdlog::error("softverbs: {}", notify.status().ToString());
+    LogError("softverbs: ", notify.status().ToString());
     return false;
   }
   notify_ = std::move(*notify);

@@ -1,12 +1,12 @@
 #include "common/softverbs/link.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 
 #include <cerrno>
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 
 namespace verbena::softverbs {
 namespace {
@@ -265,7 +265,7 @@ void LinkRegistry::WaitForInitiators(uint32_t pd) {
   for (const auto& [link, seen] : busy) {
     while (link->theirs().busy.load() == seen && !link->closed()) {
       if (MonotonicNanos() > deadline) {
-        spdlog::warn("softverbs: a peer is still inside an operation on memory being deregistered");
+        LogWarn("softverbs: a peer is still inside an operation on memory being deregistered");
         return;
       }
       sched_yield();

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
-#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -19,6 +18,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/softverbs/link.h"
 
 namespace verbena::softverbs {
@@ -98,7 +98,7 @@ void BarrierAcrossProcesses() {
 std::unique_ptr<MemoryRegions> MemoryRegions::Create() {
   auto table = SharedMapping::Create("verbena-soft-mrs", sizeof(MrTable), true);
   if (!table.ok()) {
-    spdlog::error("softverbs: {}", table.status().ToString());
+    LogError("softverbs: ", table.status().ToString());
     return nullptr;
   }
   syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
@@ -289,9 +289,8 @@ bool PeerProcess::CopyByKernel(void* local, uint64_t remote, size_t size, bool w
                             : process_vm_readv(pid_, &here, 1, &there, 1, 0);
     if (n <= 0) {
       if (!logged_refusal_.exchange(true)) {
-        spdlog::error(
-            "softverbs: memory of process {} lies in no memfd, and process_vm_{}v says: {}", pid_,
-            write ? "write" : "read", std::strerror(errno));
+        LogError("softverbs: memory of process ", pid_, " lies in no memfd, and process_vm_",
+                 write ? "write" : "read", "v says: ", std::strerror(errno));
       }
       return false;
     }

@@ -2,6 +2,7 @@
 //
 //   queue_pair.cc    life and states
 //   send_path.cc     the requester: posting, launching, completing in order, failing
+//   one_sided.cc     READ, WRITE, atomics
 //   receive_path.cc  the responder: taking messages off the ring
 //
 // Thread-safe.

@@ -1,13 +1,12 @@
 #include "common/softverbs/switches.h"
 
-#include <spdlog/spdlog.h>
-
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string_view>
 
+#include "common/base/log.h"
 #include "common/softverbs/read_copy.h"
 
 namespace verbena::softverbs {
@@ -25,7 +24,7 @@ void ParseNumber(const char* name, T* value) {
   T parsed = 0;
   const auto result = std::from_chars(text, end, parsed);
   if (result.ec != std::errc() || result.ptr != end) {
-    spdlog::warn("softverbs: {}={} is not a number in range; ignored", name, text);
+    LogWarn("softverbs: ", name, "=", text, " is not a number in range; ignored");
     return;
   }
   *value = parsed;
@@ -47,8 +46,8 @@ Switches SwitchesFromEnvironment() {
     if (std::string_view(order) == "random") {
       switches.read_random_order = true;
     } else if (*order != '\0') {
-      spdlog::warn("softverbs: VERBENA_SOFT_READ_ORDER={} is unknown (use \"random\"); ignored",
-                   order);
+      LogWarn("softverbs: VERBENA_SOFT_READ_ORDER=", order,
+              " is unknown (use \"random\"); ignored");
     }
   }
   uint32_t split = 0;
