@@ -1,4 +1,4 @@
-// One slice of the server's memory: the bytes that clients READ (DESIGN: common/layout).
+// One slice of the server's memory: the bytes that clients READ (common/layout).
 //
 //   0                  RegionHeader, 4 KiB
 //   4 KiB              directory, 8 << D bytes
