@@ -35,7 +35,7 @@ DEFINE_uint32(
     "connections admitted; 0: 8192, or what the devices and queues allow if that is less");
 DEFINE_string(max_value_size, "64MiB", "largest value, 1B to 1GiB");
 DEFINE_uint32(srq_depth, 0,
-              "receive buffers of each worker, at least --window; 0: 4096, or more if "
+              "receive buffers of each worker, at least --window and 16 more; 0: 4096, or more if "
               "--max_connections needs it, or what the device allows");
 DEFINE_uint32(window, 32,
               "requests that one client may have unanswered when it is busy, 1 to 1024");
@@ -119,11 +119,11 @@ absl::Status CheckNumbers() {
   if (FLAGS_window < 1 || FLAGS_window > net::kMaxWindow) {
     return OutOfRange("window", FLAGS_window, absl::StrCat("1 to ", net::kMaxWindow));
   }
-  if (FLAGS_srq_depth != 0 &&
-      (FLAGS_srq_depth < FLAGS_window || FLAGS_srq_depth > net::kMaxSrqDepth)) {
-    return OutOfRange(
-        "srq_depth", FLAGS_srq_depth,
-        absl::StrCat("--window (", FLAGS_window, ") to ", net::kMaxSrqDepth, ", or 0"));
+  if (FLAGS_srq_depth != 0 && (FLAGS_srq_depth < FLAGS_window + net::kReceiveMargin ||
+                               FLAGS_srq_depth > net::kMaxSrqDepth)) {
+    return OutOfRange("srq_depth", FLAGS_srq_depth,
+                      absl::StrCat(FLAGS_window + net::kReceiveMargin, " (--window and ",
+                                   net::kReceiveMargin, ") to ", net::kMaxSrqDepth, ", or 0"));
   }
   constexpr uint32_t kMostConnections = net::kMaxConnectionsPerWorker;
   if (FLAGS_max_connections > kMostConnections) {

@@ -1,7 +1,5 @@
 // verbena-server: see --help.
 #include <signal.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -13,13 +11,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/base/log.h"
 #include "server/admin/signals.h"
 #include "server/flags.h"
 #include "server/server.h"
 
 namespace {
 
+using verbena::LogCritical;
+using verbena::LogInfo;
+using verbena::LogWarn;
+using verbena::SetUpLog;
 using verbena::server::CommandLine;
+using verbena::LogCritical;
+using verbena::LogInfo;
+using verbena::LogWarn;
 using verbena::server::Server;
 
 constexpr int kCannotStart = 1;
@@ -31,12 +37,6 @@ void RaiseFileLimit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-void SetUpLog(const std::string& level) {
-  spdlog::set_default_logger(spdlog::stderr_color_mt("verbena"));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%-5l%$ %v");
-  spdlog::set_level(spdlog::level::from_str(level));
 }
 
 // Whoever waits for the file sees it whole or not at all.
@@ -56,33 +56,33 @@ absl::Status WritePortFile(const std::string& path, const std::string& address) 
 
 int Serve(const CommandLine& line) {
   verbena::admin::StopSignals& signals = verbena::admin::StopSignals::Start();
-  spdlog::info("verbena-server {}", verbena::server::Version());
+  LogInfo("verbena-server ", verbena::server::Version());
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(line.config);
   if (!server.ok()) {
-    spdlog::critical("{}", std::string(server.status().message()));
+    LogCritical(server.status().message());
     return kCannotStart;
   }
-  for (const std::string& text : (*server)->Banner()) spdlog::info("{}", text);
+  for (const std::string& text : (*server)->Banner()) LogInfo(text);
   if (!line.port_file.empty()) {
     if (const absl::Status status = WritePortFile(line.port_file, (*server)->address());
         !status.ok()) {
-      spdlog::critical("{}", std::string(status.message()));
+      LogCritical(status.message());
       return kCannotStart;
     }
   }
   signals.SetServing();
-  spdlog::info("ready {}", (*server)->address());
+  LogInfo("ready ", (*server)->address());
 
   const int signal = signals.Wait();
-  spdlog::info("{}: finishing what is under way ({} connections)", strsignal(signal),
-               (*server)->network().connections());
+  LogInfo(strsignal(signal), ": finishing what is under way (", (*server)->network().connections(),
+          " connections)");
   const bool in_order = (*server)->Stop(absl::Seconds(line.drain_seconds));
   if (!in_order) {
-    spdlog::warn("clients were cut off after {} s (--drain_seconds)", line.drain_seconds);
+    LogWarn("clients were cut off after ", line.drain_seconds, " s (--drain_seconds)");
   }
-  spdlog::info("final state {}", (*server)->Info());
+  LogInfo("final state ", (*server)->Info());
   server->reset();
-  spdlog::info("stopped");
+  LogInfo("stopped");
   return 0;
 }
 
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "verbena-server: %s\n", std::string(line.status().message()).c_str());
     return kWrongFlags;
   }
-  SetUpLog(line->log_level);
+  verbena::SetUpLog("verbena-server", line->log_level, /*time_stamps=*/true);
   RaiseFileLimit();
   return Serve(*line);
 }

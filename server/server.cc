@@ -1,11 +1,10 @@
 #include "server/server.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
 #include "common/layout/item.h"
@@ -43,7 +42,7 @@ absl::StatusOr<storage::Region> MakeRegion(const ServerConfig& config) {
   options.progress = [next = MonotonicNanos() + kSecond](uint64_t done, uint64_t total) mutable {
     if (MonotonicNanos() < next) return;
     next = MonotonicNanos() + kSecond;
-    spdlog::info("touching memory: {} of {}", FormatSize(done), FormatSize(total));
+    LogInfo("touching memory: ", FormatSize(done), " of ", FormatSize(total));
   };
   return storage::Region::Create(options);
 }

@@ -2,12 +2,12 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 
 namespace verbena::admin {
 namespace {
@@ -57,13 +57,13 @@ void StopSignals::Run() {
     if (sigwait(&set, &signal) != 0) continue;
     const std::lock_guard lock(mutex_);
     if (!serving_) {
-      spdlog::info("{} while starting: nothing to finish", strsignal(signal));
+      LogInfo(strsignal(signal), " while starting: nothing to finish");
       _exit(0);
     }
     if (signal_ != 0) {
       // Shells and supervisors often signal both the process and its group.
       if (MonotonicNanos() - first_ < kSameSignal) continue;
-      spdlog::warn("a second signal ({}): ending at once", strsignal(signal));
+      LogWarn("a second signal (", strsignal(signal), "): ending at once");
       _exit(1);
     }
     signal_ = signal;

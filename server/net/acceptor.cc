@@ -2,7 +2,6 @@
 
 #include <ifaddrs.h>
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/verbs/conn_param.h"
 #include "common/verbs/errors.h"
@@ -224,6 +224,9 @@ void Acceptor::Run() {
 void Acceptor::TakeMail() {
   for (const AcceptorMail& mail : mailbox_.Take()) {
     switch (mail.kind) {
+      case AcceptorMail::Kind::kAdopted:
+        Accept(*mail.connection);
+        break;
       case AcceptorMail::Kind::kDisconnect:
         Disconnect(*mail.connection);
         break;
@@ -244,7 +247,7 @@ void Acceptor::TakeCmEvents() {
   while (true) {
     absl::StatusOr<std::optional<verbs::CmEvent>> event = channel_.TryGetEvent();
     if (!event.ok()) {
-      spdlog::error("connection manager: {}", std::string(event.status().message()));
+      LogError("connection manager: ", event.status().message());
       return;
     }
     if (!event->has_value()) return;
@@ -260,7 +263,7 @@ void Acceptor::TakeCmEvents() {
       case RDMA_CM_EVENT_REJECTED:
       case RDMA_CM_EVENT_DEVICE_REMOVAL:
         if (connection == nullptr) {
-          spdlog::error("listener: {}", verbs::CmEventText((*event)->type()));
+          LogError("listener: ", verbs::CmEventText((*event)->type()));
         } else if (!connection->disconnecting) {
           connection->worker->Post({WorkerMail::Kind::kPeerLeft, connection});
         }
@@ -283,12 +286,12 @@ void Acceptor::TakeAsyncEvents(Adapter& adapter) {
 void Acceptor::OnAsyncEvent(Adapter& adapter, const verbs::AsyncEvent& event) {
   switch (event.type()) {
     case IBV_EVENT_SRQ_LIMIT_REACHED:
-      // Receives are posted again with every completion, so this only says that the worker is far
-      // behind. The alarm is set again after a while, lest it ring all the time.
+      // More receives are posted than have been granted, so somebody sends more than he may. The
+      // alarm is set again after a while, lest it ring all the time.
       adapter.counters().srq_limit_events.Add();
       if (rearm_at_ == 0) {
-        spdlog::warn("device {}: few receives are left in a shared receive queue",
-                     adapter.info().device);
+        LogWarn("device ", adapter.info().device,
+                ": few receives are left in a shared receive queue");
         rearm_at_ = MonotonicNanos() + kRearmAfter;
       }
       break;
@@ -298,8 +301,8 @@ void Acceptor::OnAsyncEvent(Adapter& adapter, const verbs::AsyncEvent& event) {
       for (const auto& [connection, owner] : connections_) {
         if (connection->raw_qp != event.raw().element.qp || connection->disconnecting) continue;
         if (log_.Allow()) {
-          spdlog::warn("connection {} from {}: {}", connection->id, connection->peer,
-                       verbs::AsyncEventText(event.type()));
+          LogWarn("connection ", connection->id, " from ", connection->peer, ": ",
+                  verbs::AsyncEventText(event.type()));
         }
         connection->worker->Post({WorkerMail::Kind::kPeerLeft, connection});
       }
@@ -309,7 +312,7 @@ void Acceptor::OnAsyncEvent(Adapter& adapter, const verbs::AsyncEvent& event) {
     case IBV_EVENT_SQ_DRAINED:
       break;
     default:
-      spdlog::warn("device {}: {}", adapter.info().device, verbs::AsyncEventText(event.type()));
+      LogWarn("device ", adapter.info().device, ": ", verbs::AsyncEventText(event.type()));
   }
 }
 
@@ -319,8 +322,8 @@ void Acceptor::RearmAlarms() {
     for (uint32_t worker = 0; worker < adapter->plan().workers; ++worker) {
       const absl::Status status = adapter->queues(static_cast<int>(worker)).receives->ArmAlarm();
       if (!status.ok()) {
-        spdlog::debug("device {}: no alarm for its receive queues: {}", adapter->info().device,
-                      std::string(status.message()));
+        LogDebug("device ", adapter->info().device,
+                 ": no alarm for its receive queues: ", status.message());
       }
     }
   }
@@ -393,7 +396,7 @@ void Acceptor::Admit(verbs::CmId id, const wire::ConnectData& hello,
   if (!made.ok()) {
     admission_->Leave();
     if (log_.Allow()) {
-      spdlog::error("cannot make a connection: {}", std::string(made.status().message()));
+      LogError("cannot make a connection: ", made.status().message());
     }
     return;
   }
@@ -402,46 +405,49 @@ void Acceptor::Admit(verbs::CmId id, const wire::ConnectData& hello,
   connections_.emplace(connection, *std::move(made));
   ++queues->connections;
 
-  verbs::ConnectOptions options = verbs::LimitToRequest(
+  connection->parameters = verbs::LimitToRequest(
       verbs::LimitToDevice({.initiator_depth = kReadsInFlight, .responder_resources = 0xff},
                            adapter->attributes()),
       offered);
-  connection->reads_allowed = options.initiator_depth;
+  connection->reads_allowed = connection->parameters.initiator_depth;
+  connection->worker->Post({WorkerMail::Kind::kAdopt, connection});
+}
+
+// The worker is ready for its first message, so it may come.
+void Acceptor::Accept(Connection& connection) {
+  // The connection manager would let answers wait for 2 s before it repeats a lost one.
+  if (const absl::Status status =
+          verbs::SetAckTimeoutBeforeConnect(connection.cm_id, connection.parameters);
+      !status.ok()) {
+    LogDebug("connection ", connection.id, ": ", status.message());
+  }
   wire::AcceptData answer;
   answer.layout = layout_version_;
   const auto data = wire::Encode(answer);
-  // Before the accept: the first message may come at once.
-  connection->worker->Post({WorkerMail::Kind::kAdopt, connection});
-  // The connection manager would let answers wait for 2 s before it repeats a lost one.
-  if (const absl::Status status = verbs::SetAckTimeoutBeforeConnect(connection->cm_id, options);
-      !status.ok()) {
-    spdlog::debug("connection {}: {}", connection->id, std::string(status.message()));
-  }
-  const absl::Status accepted = connection->cm_id.Accept(verbs::MakeConnParam(options, data));
+  const absl::Status accepted =
+      connection.cm_id.Accept(verbs::MakeConnParam(connection.parameters, data));
   if (!accepted.ok()) {
     if (log_.Allow()) {
-      spdlog::warn("connection {} from {}: {}", connection->id, connection->peer,
-                   std::string(accepted.message()));
+      LogWarn("connection ", connection.id, " from ", connection.peer, ": ", accepted.message());
     }
-    connection->worker->Post({WorkerMail::Kind::kPeerLeft, connection});
+    connection.worker->Post({WorkerMail::Kind::kPeerLeft, &connection});
     return;
   }
   counters_.accepted.Add();
   if (const absl::Status status =
-          verbs::SetRnrTimerAfterConnect(connection->cm_id, connection->qp, options);
+          verbs::SetRnrTimerAfterConnect(connection.cm_id, connection.qp, connection.parameters);
       !status.ok()) {
-    spdlog::debug("connection {}: {}", connection->id, std::string(status.message()));
+    LogDebug("connection ", connection.id, ": ", status.message());
   }
   // A second wall: the connection manager gives queue pairs rights to write, which nobody needs
   // here. (The first wall is that nothing is registered for it.)
   ibv_qp_attr rights{};
   rights.qp_access_flags = IBV_ACCESS_REMOTE_READ;
-  if (const absl::Status status = connection->qp.Modify(rights, IBV_QP_ACCESS_FLAGS);
-      !status.ok()) {
-    spdlog::debug("connection {}: {}", connection->id, std::string(status.message()));
+  if (const absl::Status status = connection.qp.Modify(rights, IBV_QP_ACCESS_FLAGS); !status.ok()) {
+    LogDebug("connection ", connection.id, ": ", status.message());
   }
-  spdlog::debug("connection {} from {}, worker {}", connection->id, connection->peer,
-                queues->worker);
+  LogDebug("connection ", connection.id, " from ", connection.peer, ", worker ",
+           connection.queues->worker);
 }
 
 // On an error the id has been rejected and nothing is left.
@@ -493,13 +499,13 @@ absl::StatusOr<std::unique_ptr<Connection>> Acceptor::MakeConnection(
 
 void Acceptor::Reject(verbs::CmId id, wire::RejectReason reason, const std::string& text) {
   counters_.rejected[std::min(static_cast<size_t>(reason), kRejectReasons - 1)].Add();
-  if (log_.Allow()) spdlog::info("refused {}: {}", id.peer_address().ToString(), text);
+  if (log_.Allow()) LogInfo("refused ", id.peer_address().ToString(), ": ", text);
   wire::RejectData data;
   data.layout = layout_version_;
   data.reason = reason;
   data.text = text;
   if (const absl::Status status = id.Reject(wire::Encode(data)); !status.ok()) {
-    spdlog::debug("{}", std::string(status.message()));
+    LogDebug(status.message());
   }
 }
 
@@ -508,10 +514,10 @@ void Acceptor::Disconnect(Connection& connection) {
     connection.disconnecting = true;
     // Only the disconnect flushes the queues on some drivers, only the QP's state on others.
     if (const absl::Status status = connection.cm_id.Disconnect(); !status.ok()) {
-      spdlog::debug("connection {}: {}", connection.id, std::string(status.message()));
+      LogDebug("connection ", connection.id, ": ", status.message());
     }
     if (const absl::Status status = connection.qp.ToError(); !status.ok()) {
-      spdlog::debug("connection {}: {}", connection.id, std::string(status.message()));
+      LogDebug("connection ", connection.id, ": ", status.message());
     }
   }
   connection.worker->Post({WorkerMail::Kind::kErrored, &connection});

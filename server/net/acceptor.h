@@ -109,6 +109,7 @@ class Acceptor {
 
   void OnConnectRequest(verbs::CmEvent event);
   void Admit(verbs::CmId id, const wire::ConnectData& hello, const rdma_conn_param& offered);
+  void Accept(Connection& connection);
   absl::StatusOr<std::unique_ptr<Connection>> MakeConnection(verbs::CmId id, Adapter& adapter,
                                                              QueueSet& queues,
                                                              const wire::ConnectData& hello);

@@ -48,7 +48,9 @@ struct QueueSet {
   ResponsePool responses;
   CreditPool credits{0};
   std::vector<SendQueue*> polled;  // send queues that have connections
+  uint32_t adopted = 0;            // connections, until their QPs are destroyed
   absl::flat_hash_map<uint32_t, Connection*> by_qp;
+  Connection* last = nullptr;  // found in by_qp by the last look
 
   std::vector<std::unique_ptr<SendQueue>> send_queues;
   uint32_t connections = 0;

@@ -1,7 +1,7 @@
 // One client's connection, as the acceptor and its worker see it.
 //
-// Life. The acceptor makes it, hands it to a worker (WorkerMail::kAdopt) and only then accepts.
-// From then on the worker decides:
+// Life. The acceptor makes it and hands it to a worker (WorkerMail::kAdopt); that posts a receive
+// for it (kAdopted), and only then the acceptor accepts. From then on the worker decides:
 //
 //   worker                                    acceptor
 //   open                                      CM event or failed accept: kPeerLeft
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "common/verbs/cm.h"
+#include "common/verbs/conn_param.h"
 #include "common/verbs/queues.h"
 #include "common/verbs/wr_id.h"
 #include "common/wire/messages.h"
@@ -54,7 +55,7 @@ struct WorkerMail {
 };
 
 struct AcceptorMail {
-  enum class Kind { kDisconnect, kDestroy, kDrain, kStop };
+  enum class Kind { kAdopted, kDisconnect, kDestroy, kDrain, kStop };
   Kind kind;
   Connection* connection = nullptr;
 };
@@ -107,6 +108,7 @@ struct Connection {
   // The acceptor's. The QP is destroyed before the id.
   verbs::CmId cm_id;
   verbs::QueuePair qp;
+  verbs::ConnectOptions parameters;
   bool disconnecting = false;
 
   // The worker's.

@@ -21,6 +21,7 @@ class CreditPool {
 
   uint32_t size() const { return size_; }
   uint32_t free() const { return free_; }
+  uint32_t lent() const { return size_ - free_; }
   // Little is left: connections that do not need all of theirs give some back.
   bool tight() const { return free_ < size_ / 4; }
 

@@ -30,13 +30,32 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(
         verbs::MakeSge(queue->memory_.At(i), kMaxMessage, queue->memory_.lkey()));
     queue->requests_.push_back(verbs::MakeRecv(
         WorkId(WorkKind::kReceive, {.slot = i, .generation = 1}).bits(), &queue->pieces_[i]));
-    queue->Return(i);
+    queue->reserve_.push_back(depth - 1 - i);
   }
+  queue->SetGranted(0);
   VERBENA_RETURN_IF_ERROR(queue->Flush().status());
   return queue;
 }
 
+void ReceiveQueue::SetGranted(uint32_t granted) {
+  target_ = granted + kReceiveMargin;
+  while (in_use_ < target_ && !reserve_.empty()) {
+    List(reserve_.back());
+    reserve_.pop_back();
+    ++in_use_;
+  }
+}
+
 void ReceiveQueue::Return(uint32_t index) {
+  if (in_use_ > target_) {
+    --in_use_;
+    reserve_.push_back(index);
+  } else {
+    List(index);
+  }
+}
+
+void ReceiveQueue::List(uint32_t index) {
   ibv_recv_wr* request = &requests_[index];
   request->next = nullptr;
   if (last_ == nullptr) {

@@ -43,11 +43,16 @@ class MessageMemory {
 };
 
 // A worker's receive buffers on one device: here a shared receive queue; a device without them gets
-// queues for each connection behind these calls. Every buffer is either posted or held by a request
-// that is being worked on. Used by one thread.
+// queues for each connection behind these calls.
+//
+// A buffer is in use (posted, listed to be posted, or held by a request that is being worked on) or
+// in reserve. As many are in use as can be needed, which is far less than the queue's depth when
+// few clients are busy: the same few buffers, and the caches that hold them, are used again.
+//
+// Used by one thread.
 class ReceiveQueue {
  public:
-  // All buffers posted.
+  // The margin is posted, the rest is in reserve.
   static absl::StatusOr<std::unique_ptr<ReceiveQueue>> Create(const verbs::ProtectionDomain& pd,
                                                               const std::string& name,
                                                               uint32_t depth);
@@ -62,23 +67,30 @@ class ReceiveQueue {
     return {memory_.At(index), size};
   }
 
-  // Puts a buffer on the list to be posted, which Flush does with one call.
+  // What clients may send at once, at most QueuePlan::credits(). More is posted with the next
+  // Flush; less as buffers are given back.
+  void SetGranted(uint32_t granted);
+  // Gives back a buffer that a completion brought: to be posted again with the next Flush, or into
+  // the reserve.
   void Return(uint32_t index);
-  // How many were posted.
+  // Posts what is listed, with one call. How many that were.
   absl::StatusOr<uint32_t> Flush();
 
-  // Asks for one event when few receives are left.
-  absl::Status ArmAlarm() { return srq_.ArmLimit(AlarmLevel()); }
-  uint32_t AlarmLevel() const { return depth() / 16 + 1; }
+  // Asks for one event when hardly any receives are left.
+  absl::Status ArmAlarm() { return srq_.ArmLimit(kReceiveMargin / 2); }
 
  private:
   ReceiveQueue() = default;
+  void List(uint32_t index);
 
   MessageMemory memory_;
   verbs::SharedReceiveQueue srq_;
   // One request per buffer, made once; only the links between them change.
   std::vector<ibv_recv_wr> requests_;
   std::vector<ibv_sge> pieces_;
+  std::vector<uint32_t> reserve_;
+  uint32_t target_ = 0;  // buffers to be in use
+  uint32_t in_use_ = 0;
   ibv_recv_wr* first_ = nullptr;
   ibv_recv_wr* last_ = nullptr;
   uint32_t listed_ = 0;

@@ -66,15 +66,17 @@ absl::Status CheckOptions(const DeviceLimits& device, const QueueOptions& option
 
 // Credits that are lent to busy connections: half of all, at least one full window.
 uint32_t MinimumSpare(uint32_t srq_depth, uint32_t window) {
-  return std::max(window - 1, srq_depth / 2);
+  const uint32_t half = srq_depth / 2;
+  return std::max(window - 1, half - std::min(half, kReceiveMargin));
 }
 
 // The smallest depth that reserves a credit for each connection and leaves enough to lend.
 uint32_t DepthFor(uint32_t connections, uint32_t window) {
-  return std::bit_ceil(std::max(connections + window - 1, 2 * connections));
+  return std::bit_ceil(std::max(connections + window - 1 + kReceiveMargin, 2 * connections));
 }
 
 absl::StatusOr<uint32_t> PlanSrqDepth(const DeviceLimits& device, const QueueOptions& options) {
+  const uint32_t least = options.window + kReceiveMargin;
   const uint32_t most = std::min({device.max_srq_wr, device.max_cqe / 2, kMaxSrqDepth});
   if (options.srq_depth == 0) {
     uint32_t wanted = kDefaultSrqDepth;
@@ -91,9 +93,10 @@ absl::StatusOr<uint32_t> PlanSrqDepth(const DeviceLimits& device, const QueueOpt
     }
     return wanted;
   }
-  if (options.srq_depth < options.window) {
-    return Refuse("--srq_depth=", options.srq_depth, " is less than --window=", options.window,
-                  ": one client could not be given its window");
+  if (options.srq_depth < least) {
+    return Refuse("--srq_depth=", options.srq_depth, " is less than ", least,
+                  " (--window=", options.window, " and ", kReceiveMargin,
+                  "): one client could not be given its window");
   }
   if (options.srq_depth > device.max_srq_wr) {
     return Refuse("--srq_depth=", options.srq_depth, ": device ", device.name,
@@ -120,7 +123,7 @@ absl::StatusOr<QueuePlan> PlanQueues(const DeviceLimits& device, const QueueOpti
   plan.connections_per_cq = std::min(kConnectionsPerCq, device.max_cqe / (2 * plan.send_depth));
   plan.send_cq_depth = plan.connections_per_cq * 2 * plan.send_depth;
 
-  const uint32_t by_credits = plan.srq_depth - MinimumSpare(plan.srq_depth, options.window);
+  const uint32_t by_credits = plan.credits() - MinimumSpare(plan.srq_depth, options.window);
   const uint64_t cqs_per_worker = device.max_cq / options.workers - 1;
   const uint64_t by_cqs = cqs_per_worker * plan.connections_per_cq;
   const uint32_t by_qps = device.max_qp - kReservedQps;

@@ -5,8 +5,8 @@
 //   - a worker's receive CQ has 2 x the depth of its SRQ, since every receive may be completed;
 //   - a send CQ has 2 x the sum of the send depths of the connections that it serves, since an
 //     unsignalled request completes too when it fails;
-//   - the sum of the grants of a worker's connections is at most the depth of its SRQ: one is
-//     reserved for each connection that may come, the rest is lent to the busy ones.
+//   - the sum of the grants of a worker's connections is at most the depth of its SRQ, less a
+//     margin: one is reserved for each connection that may come, the rest is lent to the busy ones.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +35,9 @@ inline constexpr uint32_t kMaxConnectionsPerWorker = 65535;
 // Messages that a client is sent without having asked: probes and changes of its grant. It keeps
 // this many receives more than it has requests unanswered.
 inline constexpr uint32_t kSpareReceives = 3;
+// Receives that are posted beyond what is granted. Honest clients never use them, so fewer than
+// half of them left is an alarm.
+inline constexpr uint32_t kReceiveMargin = 16;
 // READs of a large value that are in flight at once on a connection, and bytes of each at most.
 inline constexpr uint32_t kReadsInFlight = 4;
 inline constexpr uint64_t kReadPiece = 1024 * 1024;
@@ -71,8 +74,10 @@ struct QueuePlan {
   uint32_t connections_per_worker = 0;
   uint32_t max_connections = 0;  // of the device
 
-  // Credits of a worker that are lent to busy connections.
-  uint32_t spare_credits() const { return srq_depth - connections_per_worker; }
+  // Requests that a worker's clients may have unanswered together.
+  uint32_t credits() const { return srq_depth - kReceiveMargin; }
+  // Of these, the ones that are lent to busy connections.
+  uint32_t spare_credits() const { return credits() - connections_per_worker; }
 };
 
 // InvalidArgument names the flag, the value asked for, the device and its limit.

@@ -1,7 +1,6 @@
 #include "server/net/worker.h"
 
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/verbs/data_path.h"
 #include "common/verbs/errors.h"
@@ -18,6 +18,8 @@ namespace verbena::net {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
+// Empty polls without a pause between them: while an answer to an answer may come.
+constexpr uint32_t kEagerPolls = 256;
 // Empty polls between two looks at the clock.
 constexpr uint32_t kSpinsPerClock = 64;
 // Rounds of polling that found something between two looks at the clock.
@@ -68,6 +70,10 @@ Worker::Worker(const WorkerOptions& options, RequestHandler& handler, const Slic
   size_t receives = 0;
   for (const QueueSet* set : queue_sets_) receives += set->receives->depth();
   arrivals_.reserve(receives);
+  for (BatchEntry& entry : batch_) {
+    entry.request.sg_list = &entry.piece;
+    entry.request.num_sge = 1;
+  }
 }
 
 Worker::~Worker() { Stop(); }
@@ -101,7 +107,7 @@ void Worker::Run() {
       TakeMail();
       found = true;
     }
-    found |= PollAll();
+    found |= PollAll(empty_polls_ % kSpinsPerClock == kSpinsPerClock - 1);
     if (!flushing_.empty()) CheckFlushing();
     if (found) {
       empty_polls_ = 0;
@@ -115,15 +121,14 @@ void Worker::Run() {
   }
 }
 
-// One round over all queues; whether there was anything.
-bool Worker::PollAll() {
-  bool found = false;
+// One round over the queues; whether there was anything. Sends are looked at if completions of them
+// are due, and always if `everything`: those that fail complete unasked.
+bool Worker::PollAll(bool everything) {
   bool received = false;
-  for (QueueSet* queues : queue_sets_) {
-    received |= PollReceives(*queues);
-  }
-  found = received;
-  if (!received || rounds_ % kRoundsPerSendPoll == 0 || !starved_.empty()) {
+  for (QueueSet* queues : queue_sets_) received |= PollReceives(*queues);
+  bool found = received;
+  if (everything || !starved_.empty() ||
+      (sends_due_ > 0 && (!received || rounds_ % kRoundsPerSendPoll == 0))) {
     for (QueueSet* queues : queue_sets_) found |= PollSends(*queues);
     if (!starved_.empty()) ResumeStarved();
   }
@@ -143,7 +148,7 @@ bool Worker::PollReceives(QueueSet& queues) {
     for (int i = 0; i < count; ++i) OnReceive(queues, completions[static_cast<size_t>(i)]);
   } while (count == static_cast<int>(kCompletions));
   if (count < 0 && log_.Allow()) {
-    spdlog::error("worker {}: the receive completion queue failed", options_.index);
+    LogError("worker ", options_.index, ": the receive completion queue failed");
   }
   if (arrivals_.empty()) return found;
   counters_.completions.Add(arrivals_.size());
@@ -160,7 +165,7 @@ bool Worker::PollSends(QueueSet& queues) {
     const int count = verbs::Poll(queue->queue.cq.get(), completions);
     if (count <= 0) {
       if (count < 0 && log_.Allow()) {
-        spdlog::error("worker {}: a send completion queue failed", options_.index);
+        LogError("worker ", options_.index, ": a send completion queue failed");
       }
       continue;
     }
@@ -175,7 +180,7 @@ bool Worker::PollSends(QueueSet& queues) {
 bool Worker::KeepSpinning() {
   if (options_.poll_ns == 0) return false;
   if (++empty_polls_ % kSpinsPerClock != 0) {
-    CpuRelax();
+    if (empty_polls_ > kEagerPolls) CpuRelax();
     return true;
   }
   const int64_t now = MonotonicNanos();
@@ -186,7 +191,7 @@ bool Worker::KeepSpinning() {
 void Worker::Sleep() {
   // Armed first, then polled once more, so that nothing can come unnoticed in between.
   if (!ArmAll()) return;
-  if (PollAll()) return;
+  if (PollAll(/*everything=*/true)) return;
   counters_.sleeps.Add();
   std::array<epoll_event, 8> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
@@ -203,8 +208,7 @@ bool Worker::ArmAll() {
     const absl::Status status = queue.cq.Arm();
     queue.armed = status.ok();
     if (!status.ok() && log_.Allow()) {
-      spdlog::error("worker {}: cannot ask for completion events: {}", options_.index,
-                    std::string(status.message()));
+      LogError("worker ", options_.index, ": cannot ask for completion events: ", status.message());
     }
     return status.ok();
   };

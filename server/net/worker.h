@@ -57,7 +57,8 @@ class Worker {
   static constexpr size_t kCompletions = 16;  // taken at once
   static constexpr uint32_t kMaxProbes = kSpareReceives;
 
-  // A request for the device and what goes with it.
+  // A request for the device and what goes with it. Made once; what never changes is never set
+  // again.
   struct BatchEntry {
     ibv_send_wr request;
     ibv_sge piece;
@@ -73,7 +74,7 @@ class Worker {
 
   // worker.cc: the loop.
   void Run();
-  bool PollAll();
+  bool PollAll(bool everything);
   bool PollReceives(QueueSet& queues);
   bool PollSends(QueueSet& queues);
   bool KeepSpinning();
@@ -86,6 +87,7 @@ class Worker {
   void TickConnection(Connection& connection);
 
   // worker_connections.cc: from adoption to the end.
+  void PostWhatIsGranted(QueueSet& queues);
   void Adopt(Connection* connection);
   void Close(Connection& connection, CloseReason reason, std::string_view detail);
   void Flushed(Connection& connection);
@@ -96,11 +98,11 @@ class Worker {
   void TryFinish(Connection& connection);
 
   // worker_messages.cc: completions and messages.
+  Connection* FindByQp(QueueSet& queues, uint32_t qp_number);
   void OnReceive(QueueSet& queues, const ibv_wc& completion);
   void OnRequest(Connection& connection, Arrived arrived);
   void OnSend(QueueSet& queues, const ibv_wc& completion);
   void OnReadDone(Connection& connection);
-  Connection* FindByQp(QueueSet& queues, uint32_t qp_number);
   bool HasRoom(const Connection& connection) const;
   void StartRequest(Connection& connection, Arrived arrived);
   void ContinueRequest(Connection& connection);
@@ -146,8 +148,9 @@ class Worker {
   std::vector<Connection*> dirty_;     // have requests in the batch
   std::vector<Connection*> starved_;   // wait for buffers or places
   std::vector<Connection*> flushing_;  // wait for their flushed requests
-  std::array<BatchEntry, kBatch> batch_;
+  std::array<BatchEntry, kBatch> batch_{};
   uint32_t batch_used_ = 0;
+  uint64_t sends_due_ = 0;  // completions of signalled sends that are to come
   uint32_t rounds_ = 0;
   uint32_t empty_polls_ = 0;
   int64_t idle_since_ = 0;

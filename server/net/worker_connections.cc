@@ -1,10 +1,10 @@
 // Worker: a connection from its adoption to its end.
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <string>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
 #include "server/net/worker.h"
 
 namespace verbena::net {
@@ -15,14 +15,20 @@ constexpr int64_t kFlushLimit = 200'000'000;
 
 }  // namespace
 
+// Keeps a receive for everything that clients may send.
+void Worker::PostWhatIsGranted(QueueSet& queues) {
+  queues.receives->SetGranted(queues.adopted + queues.credits.lent());
+}
+
 void Worker::Adopt(Connection* connection) {
   QueueSet& queues = *connection->queues;
   const std::optional<verbs::SlotRef> slot = connections_.Acquire();
   counters_.connections.Add();
   counters_.connections_opened.Add();
   if (!slot.has_value()) {  // the acceptor keeps to the same limit
-    spdlog::error("worker {}: no slot for connection {}", options_.index, connection->id);
+    LogError("worker ", options_.index, ": no slot for connection ", connection->id);
     connection->slot = {UINT32_MAX, 0};
+    ++queues.adopted;
     Close(*connection, CloseReason::kTransportError, "no slot");
     return;
   }
@@ -34,6 +40,10 @@ void Worker::Adopt(Connection* connection) {
     queues.polled.push_back(connection->send_queue);
   }
   connection->heard = connection->probed = connection->progressed = tick_;
+  ++queues.adopted;
+  PostWhatIsGranted(queues);
+  FlushAll();
+  connection->acceptor->Post({AcceptorMail::Kind::kAdopted, connection});
   if (draining_) TryFinish(*connection);
 }
 
@@ -45,9 +55,10 @@ void Worker::Close(Connection& connection, CloseReason reason, std::string_view 
   connection.reason = reason;
   counters_.closed[static_cast<size_t>(reason)].Add();
   if (reason == CloseReason::kPeerLeft || reason == CloseReason::kStopping) {
-    spdlog::debug("connection {} from {}: {}", connection.id, connection.peer, detail);
+    LogDebug("connection ", connection.id, " from ", connection.peer, ": ", ToAbsl(detail));
   } else if (log_.Allow()) {
-    spdlog::warn("connection {} from {} is closed: {}", connection.id, connection.peer, detail);
+    LogWarn("connection ", connection.id, " from ", connection.peer,
+            " is closed: ", ToAbsl(detail));
   }
   ReceiveQueue& receives = *connection.queues->receives;
   if (connection.request.active) {
@@ -96,6 +107,7 @@ void Worker::Release(Connection& connection) {
   while (PollReceives(queues)) {
   }
   queues.by_qp.erase(connection.qp_number);
+  queues.last = nullptr;
   connection.state = ConnectionState::kReleased;
   FlushAll();
   connection.acceptor->Post({AcceptorMail::Kind::kDestroy, &connection});
@@ -103,8 +115,11 @@ void Worker::Release(Connection& connection) {
 
 // Nothing of the device refers to the connection any more.
 void Worker::Forget(std::unique_ptr<Connection> connection) {
+  sends_due_ -= connection->ledger.signalled();
   connection->ledger.RetireAll([&](uint32_t buffer) { ReleaseBuffer(*connection, buffer); });
   connection->credits.Close(connection->queues->credits);
+  --connection->queues->adopted;
+  PostWhatIsGranted(*connection->queues);
   connection->transfer.pending.reset();
   connections_.Release(connection->slot);
   counters_.connections.Subtract();

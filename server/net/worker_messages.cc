@@ -1,10 +1,9 @@
 // Worker: completions, and messages in and out.
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/verbs/data_path.h"
 #include "common/verbs/errors.h"
 #include "server/net/worker.h"
@@ -19,24 +18,21 @@ constexpr uint32_t kSlotMask = (1U << kSlotBits) - 1;
 }  // namespace
 
 Connection* Worker::FindByQp(QueueSet& queues, uint32_t qp_number) {
-  if (const auto found = queues.by_qp.find(qp_number); found != queues.by_qp.end()) {
-    return found->second;
-  }
-  // A message may be faster than the mail that announces its connection.
-  if (!mailbox_.pending()) return nullptr;
-  TakeMail();
+  if (queues.last != nullptr && queues.last->qp_number == qp_number) return queues.last;
   const auto found = queues.by_qp.find(qp_number);
-  return found == queues.by_qp.end() ? nullptr : found->second;
+  if (found == queues.by_qp.end()) return nullptr;
+  queues.last = found->second;
+  return found->second;
 }
 
 void Worker::OnReceive(QueueSet& queues, const ibv_wc& completion) {
   const WorkId id(completion.wr_id);
   if (id.kind != WorkKind::kReceive || !queues.receives->IsBuffer(id.ref.slot)) {
-    if (log_.Allow()) spdlog::error("worker {}: a completion of nothing", options_.index);
+    if (log_.Allow()) LogError("worker ", options_.index, ": a completion of nothing");
     return;
   }
   const uint32_t receive = id.ref.slot;
-  Connection* connection = FindByQp(queues, completion.qp_num);
+  Connection* const connection = FindByQp(queues, completion.qp_num);
   if (connection == nullptr || connection->state != ConnectionState::kOpen) {
     queues.receives->Return(receive);
     return;
@@ -127,11 +123,12 @@ void Worker::ContinueRequest(Connection& connection) {
 
 void Worker::FinishRequest(Connection& connection) {
   ActiveRequest& request = connection.request;
-  // The receive is posted again (FlushAll) before the answer is, so that the client's next request
-  // finds it.
-  connection.queues->receives->Return(request.arrived.receive);
   const uint32_t grant = connection.credits.OnResponse(
       connection.queues->credits, static_cast<uint32_t>(request.reader.header().wanted));
+  // Receives are posted (FlushAll) before the answer is, so that the client's next requests find
+  // them.
+  PostWhatIsGranted(*connection.queues);
+  connection.queues->receives->Return(request.arrived.receive);
   request.writer->Finish(static_cast<uint16_t>(grant));
   request.active = false;
   const uint32_t buffer = std::exchange(request.buffer, kNoBuffer);
@@ -175,10 +172,12 @@ void Worker::OnSend(QueueSet& queues, const ibv_wc& completion) {
   if (found == nullptr || (*found)->queues != &queues) return;  // of a connection that is gone
   Connection& connection = **found;
   const auto place = static_cast<uint16_t>(id.ref.slot >> kSlotBits);
+  const uint32_t due = connection.ledger.signalled();
   if (!connection.ledger.Retire(place,
                                 [&](uint32_t buffer) { queues.responses.Release(buffer); })) {
     return;
   }
+  sends_due_ -= due - connection.ledger.signalled();
   connection.progressed = tick_;
   const bool read = id.kind == WorkKind::kRead;
   if (read && connection.transfer.in_flight > 0) --connection.transfer.in_flight;
@@ -230,6 +229,7 @@ Worker::BatchEntry& Worker::NextEntry(Connection& connection) {
   }
   connection.batch_last = index;
   ++connection.batch_count;
+  batch_[index].request.next = nullptr;
   return batch_[index];
 }
 
@@ -238,13 +238,16 @@ void Worker::QueueSend(Connection& connection, uint32_t buffer, size_t size, boo
   const bool small = size <= connection.max_inline;
   BatchEntry& entry = NextEntry(connection);
   const uint16_t place = connection.ledger.Add(small ? kNoBuffer : buffer, &signal);
+  if (signal) ++sends_due_;
   entry.piece = verbs::MakeSge(responses.Buffer(buffer).data(), static_cast<uint32_t>(size),
                                responses.lkey());
   const verbs::SlotRef ref = {connection.slot.slot | (uint32_t{place} << kSlotBits),
                               connection.slot.generation};
   const unsigned flags =
       (signal ? unsigned{IBV_SEND_SIGNALED} : 0u) | (small ? unsigned{IBV_SEND_INLINE} : 0u);
-  entry.request = verbs::MakeSend(WorkId(WorkKind::kSend, ref).bits(), &entry.piece, flags);
+  entry.request.wr_id = WorkId(WorkKind::kSend, ref).bits();
+  entry.request.opcode = IBV_WR_SEND;
+  entry.request.send_flags = flags;
   entry.inline_buffer = small ? buffer : kNoBuffer;
   counters_.sends_posted.Add();
   counters_.bytes_sent.Add(size);
@@ -258,8 +261,7 @@ void Worker::FlushAll() {
     if (posted.ok()) {
       if (*posted > 0) counters_.receives_posted.Add(*posted);
     } else if (log_.Allow()) {
-      spdlog::error("worker {}: cannot post receives: {}", options_.index,
-                    std::string(posted.status().message()));
+      LogError("worker ", options_.index, ": cannot post receives: ", posted.status().message());
     }
   }
   for (size_t i = 0; i < dirty_.size(); ++i) FlushConnection(*dirty_[i]);

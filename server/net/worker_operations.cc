@@ -217,11 +217,15 @@ void Worker::PostReads(Connection& connection) {
     bool signal = true;
     BatchEntry& entry = NextEntry(connection);
     const uint16_t place = connection.ledger.Add(kNoBuffer, &signal);
+    ++sends_due_;
     entry.piece = verbs::MakeSge(target + transfer.posted, size, lkey);
     const verbs::SlotRef ref = {connection.slot.slot | (uint32_t{place} << 16),
                                 connection.slot.generation};
-    entry.request = verbs::MakeRead(WorkId(WorkKind::kRead, ref).bits(), &entry.piece,
-                                    transfer.remote_address + transfer.posted, transfer.remote_key);
+    entry.request.wr_id = WorkId(WorkKind::kRead, ref).bits();
+    entry.request.opcode = IBV_WR_RDMA_READ;
+    entry.request.send_flags = IBV_SEND_SIGNALED;
+    entry.request.wr.rdma.remote_addr = transfer.remote_address + transfer.posted;
+    entry.request.wr.rdma.rkey = transfer.remote_key;
     entry.inline_buffer = kNoBuffer;
     transfer.posted += size;
     ++transfer.in_flight;

@@ -231,7 +231,7 @@ TEST_F(Misuse, KilledInTheMiddleOfPuts) {
 
 TEST_F(Misuse, CreditsOfAKilledClientComeBack) {
   // 31 credits can be lent, and one client takes them all.
-  StartServer({"--srq_depth=33", "--window=32", "--max_connections=2"});
+  StartServer({"--srq_depth=49", "--window=32", "--max_connections=2"});
   auto witness = Client();
   auto client = Process::Start(
       {.program = ProgramPath("server_test_client"), .args = {server_->address(), "wish"}});

@@ -60,12 +60,11 @@ TEST_P(BadFlagTest, IsRefusedWithNameAndRange) {
 INSTANTIATE_TEST_SUITE_P(
     Flags, BadFlagTest,
     ::testing::Values(
-        BadFlag{"--no_such_flag=1", "unknown flag"},
-        BadFlag{"--workers=0", "1 to 256"}, BadFlag{"--workers=257", "1 to 256"},
-        BadFlag{"--workers=many", "1 to 256"}, BadFlag{"--memory=1MiB", "4MiB to"},
-        BadFlag{"--memory=lots", "lots"}, BadFlag{"--fabric=tcp", "auto, verbs or soft"},
-        BadFlag{"--window=0", "1 to 1024"}, BadFlag{"--window=1025", "1 to 1024"},
-        BadFlag{"--srq_depth=8", "--window (32) to"},
+        BadFlag{"--no_such_flag=1", "unknown flag"}, BadFlag{"--workers=0", "1 to 256"},
+        BadFlag{"--workers=257", "1 to 256"}, BadFlag{"--workers=many", "1 to 256"},
+        BadFlag{"--memory=1MiB", "4MiB to"}, BadFlag{"--memory=lots", "lots"},
+        BadFlag{"--fabric=tcp", "auto, verbs or soft"}, BadFlag{"--window=0", "1 to 1024"},
+        BadFlag{"--window=1025", "1 to 1024"}, BadFlag{"--srq_depth=47", "48 (--window and 16) to"},
         BadFlag{"--max_connections=70000", "0 to 65535"},
         BadFlag{"--max_value_size=2GiB", "1B to 1GiB"}, BadFlag{"--max_value_size=0", "1B to 1GiB"},
         BadFlag{"--poll_us=-1", "0 to 1000000"}, BadFlag{"--log_level=loud", "trace, debug"},
@@ -138,6 +137,7 @@ TEST(ServerStart, AutoSaysWhyThereIsNoRdma) {
   if (std::filesystem::exists("/sys/class/infiniband")) GTEST_SKIP() << "there is an RDMA device";
   auto server = ServerProcess::Start({"--fabric=auto"});
   ASSERT_TRUE(server.ok()) << server.status().ToString();
+  ASSERT_TRUE((*server)->process().WaitForOutput("ready").ok());
   EXPECT_THAT((*server)->process().err(), AllOf(HasSubstr("no RDMA "), HasSubstr("SOFT")));
 }
 

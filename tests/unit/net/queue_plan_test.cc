@@ -91,7 +91,7 @@ TEST(QueuePlan, ErrorsNameFlagValueDeviceAndLimit) {
        With(&DeviceLimits::max_cqe, 1000),
        {.srq_depth = 501},
        {"--srq_depth=501", "1002", "max_cqe = 1000"}},
-      {"window over srq", BigDevice(), {.srq_depth = 31}, {"--srq_depth=31", "--window=32"}},
+      {"window over srq", BigDevice(), {.srq_depth = 47}, {"--srq_depth=47", "--window=32"}},
       {"qps",
        With(&DeviceLimits::max_qp, 10),
        {.max_connections = 9},
@@ -150,8 +150,9 @@ TEST(QueuePlan, WorkNeverExceedsEntries) {
     ASSERT_LT(plan->max_connections, device.max_qp);
     ASSERT_GE(uint64_t{plan->workers} * plan->connections_per_worker, plan->max_connections);
     // Credits: one for each connection, and a full window for one of them.
-    ASSERT_LE(plan->connections_per_worker + plan->window - 1, plan->srq_depth);
-    ASSERT_EQ(plan->spare_credits() + plan->connections_per_worker, plan->srq_depth);
+    ASSERT_LE(plan->connections_per_worker + plan->window - 1, plan->credits());
+    ASSERT_EQ(plan->spare_credits() + plan->connections_per_worker + kReceiveMargin,
+              plan->srq_depth);
     ASSERT_LE(plan->connections_per_worker, kMaxConnectionsPerWorker);
   }
   EXPECT_GT(planned, 2000);
