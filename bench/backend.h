@@ -47,7 +47,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // `sink` is borrowed; it must be set before anything is submitted.
+  // `sink` is borrowed; it must be set before anything is submitted. With nullptr, what still
+  // finishes is told to nobody.
   void set_sink(CompletionSink* sink) { sink_ = sink; }
 
   // The caller keeps at most the agreed depth in flight. Key and value are borrowed until the

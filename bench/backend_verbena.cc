@@ -13,7 +13,7 @@ Options ConnectionOptions(const Config& config) {
 absl::Status VerbenaBackend::SubmitRead(uint32_t slot, std::string_view key) {
   return connection_->SubmitGet(key,
                                 [this, slot](const absl::Status& status, const GetResult& result) {
-                                  sink_->OnRead(slot, status, result.value);
+                                  if (sink_ != nullptr) sink_->OnRead(slot, status, result.value);
                                 });
 }
 
@@ -21,7 +21,7 @@ absl::Status VerbenaBackend::SubmitWrite(uint32_t slot, std::string_view key,
                                          std::string_view value) {
   return connection_->SubmitPut(key, value,
                                 [this, slot](const absl::Status& status, const ChangeResult&) {
-                                  sink_->OnWrite(slot, status);
+                                  if (sink_ != nullptr) sink_->OnWrite(slot, status);
                                 });
 }
 

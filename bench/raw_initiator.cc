@@ -73,7 +73,7 @@ absl::Status RawInitiator::MakeQueues() {
   connect_options_ = verbs::LimitToDevice(connect_options_, attr);
   VERBENA_ASSIGN_OR_RETURN(pd_, verbs::ProtectionDomain::Create(id_.device()));
   // An odd number of lines, so that blocks do not share sets of the caches.
-  sink_stride_ = AlignUp(options_.block_size, kLine) / kLine * kLine;
+  sink_stride_ = AlignUp(options_.block_size, kLine);
   if (sink_stride_ / kLine % 2 == 0) sink_stride_ += kLine;
   response_stride_ = AlignUp(options_.response_size, kLine);
   request_at_ = sink_stride_ * options_.depth;

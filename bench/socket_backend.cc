@@ -121,6 +121,7 @@ int SocketBackend::Deliver() {
     pending_.pop_front();
     parsed_ += (*answer)->size;
     ++finished;
+    if (sink_ == nullptr) continue;
     if (pending.is_read) {
       sink_->OnRead(pending.slot, (*answer)->status, (*answer)->value);
     } else {

@@ -29,6 +29,9 @@ class Worker::Lane final : public CompletionSink {
     keys_.resize(worker->names_.max_size() * depth);
   }
 
+  // Operations that were given up may still finish when the connection is closed.
+  ~Lane() override { backend_->set_sink(nullptr); }
+
   void Start() {
     for (uint32_t i = 0; i < slots_.size(); ++i) SubmitNext(i);
   }
@@ -55,6 +58,7 @@ class Worker::Lane final : public CompletionSink {
   void OnRead(uint32_t index, const absl::Status& status, std::string_view value) override {
     const int64_t now = worker_->clock_.Now();
     Slot& slot = slots_[index];
+    if (!slot.busy) return;  // given up
     if (status.ok()) {
       worker_->RecordSuccess(slot.kind, slot.started, now);
       ++worker_->verify_.checked;
@@ -68,6 +72,7 @@ class Worker::Lane final : public CompletionSink {
   void OnWrite(uint32_t index, const absl::Status& status) override {
     const int64_t now = worker_->clock_.Now();
     Slot& slot = slots_[index];
+    if (!slot.busy) return;  // given up
     if (status.ok()) {
       worker_->RecordSuccess(slot.kind, slot.started, now);
     } else {

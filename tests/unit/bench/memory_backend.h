@@ -23,11 +23,11 @@ class MemoryBackend : public Backend {
   explicit MemoryBackend(MemoryStore* store) : store_(store) {}
 
   absl::Status SubmitRead(uint32_t slot, std::string_view key) override {
-    pending_.push_back({slot, true, key, {}});
+    if (status_.ok()) pending_.push_back({slot, true, key, {}});
     return status_;
   }
   absl::Status SubmitWrite(uint32_t slot, std::string_view key, std::string_view value) override {
-    pending_.push_back({slot, false, key, value});
+    if (status_.ok()) pending_.push_back({slot, false, key, value});
     return status_;
   }
   int Poll() override {
@@ -43,6 +43,11 @@ class MemoryBackend : public Backend {
   absl::Status status() const override { return status_; }
 
   void Break(absl::Status status) { status_ = std::move(status); }
+  // Answers what is still pending, as a connection does when it is closed.
+  void AnswerLate() {
+    for (const Pending& operation : pending_) Answer(operation);
+    pending_.clear();
+  }
   std::function<void()> before_poll;
 
  private:
@@ -54,6 +59,7 @@ class MemoryBackend : public Backend {
   };
 
   void Answer(const Pending& operation) {
+    if (sink_ == nullptr) return;
     std::string value;
     bool found = true;
     {

@@ -128,6 +128,20 @@ TEST(Runner, LostConnectionEndsTheRun) {
   EXPECT_EQ(ExitStatusOf(config, result), 3);
 }
 
+// What a dying connection still tells, after the run or after giving up, reaches nobody.
+TEST(Runner, LateAnswersAreIgnored) {
+  MemoryStore store;
+  RunOn(SmallConfig(Command::kLoad), &store);
+  Config config = SmallConfig(Command::kRun);
+  config.threads = config.connections = 1;
+  auto backends = MakeBackends(config, &store);
+  auto* backend = static_cast<MemoryBackend*>(backends[0].get());
+  backend->before_poll = [backend] { backend->Break(absl::UnavailableError("gone")); };
+  const RunResult result = RunWorkload(config, backends, {});
+  EXPECT_EQ(result.errors(), config.depth);
+  backend->AnswerLate();
+}
+
 TEST(ProcessCpu, GrowsWithWork) {
   const auto before = ProcessCpuSeconds(getpid());
   ASSERT_TRUE(before.has_value());
