@@ -23,9 +23,6 @@ using verbena::LogInfo;
 using verbena::LogWarn;
 using verbena::SetUpLog;
 using verbena::server::CommandLine;
-using verbena::LogCritical;
-using verbena::LogInfo;
-using verbena::LogWarn;
 using verbena::server::Server;
 
 constexpr int kCannotStart = 1;
@@ -96,7 +93,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "verbena-server: %s\n", std::string(line.status().message()).c_str());
     return kWrongFlags;
   }
-  verbena::SetUpLog("verbena-server", line->log_level, /*time_stamps=*/true);
+  SetUpLog("verbena-server", line->log_level, /*time_stamps=*/true);
   RaiseFileLimit();
   return Serve(*line);
 }

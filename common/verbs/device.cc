@@ -6,12 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
 #include "common/base/text.h"
 #include "common/verbs/errors.h"
-#include "spdlog/spdlog.h"
-
 namespace verbena::verbs {
 namespace {
 
@@ -65,7 +64,7 @@ void ReportFailedDestroy(const char* call, int returned, int errno_value) noexce
   try {
     const absl::Status status =
         ErrnoStatus(ReturnToErrno(returned, errno_value), call, "the object leaks");
-    spdlog::error("{}", ToStd(status.message()));
+    LogError(status.message());
   } catch (...) {
     // Logging failed (no memory): the count still tells.
   }
@@ -148,6 +147,7 @@ absl::StatusOr<std::vector<std::string>> Device::List(VerbsApi& api) {
     return devices.status();
   }
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(devices->size()));
   for (int i = 0; i < devices->size(); ++i) names.emplace_back(devices->at(i)->name);
   return names;
 }
