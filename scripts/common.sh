@@ -66,4 +66,8 @@ build() {
   }
 }
 
+# More options for cmake --preset.
 CMAKE_EXTRA=()
+
+# The same compilation is found in the cache from any folder that holds the source.
+export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1

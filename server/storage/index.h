@@ -50,8 +50,8 @@ class Index {
     __builtin_prefetch(bucket + 64, 1);
   }
 
-  // The second step, some time after Prefetch: starts to fetch the block that an item with this hash
-  // would lie in, as far as a look into the bucket without its lock can tell.
+  // The second step, some time after Prefetch: starts to fetch the block that an item with this
+  // hash would lie in, as far as a look into the bucket without its lock can tell.
   void PrefetchItem(layout::KeyHash hash) const {
     const layout::Bucket* bucket = BucketAt(SegmentOf(hash) + layout::BucketOffset(hash.bucket()));
     for (const layout::Slot& word : bucket->slots) {
