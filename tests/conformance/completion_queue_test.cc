@@ -16,8 +16,6 @@ constexpr int kStressRounds = 10'000;
 constexpr int kStressRounds = 100'000;
 #endif
 
-uint64_t Address(const Endpoint& end) { return reinterpret_cast<uint64_t>(end.data); }
-
 Options WithChannel() {
   Options options;
   options.use_channel = true;

@@ -12,10 +12,6 @@
 namespace verbena::conformance {
 namespace {
 
-uint64_t Address(const Endpoint& end, size_t offset) {
-  return reinterpret_cast<uint64_t>(end.data + offset);
-}
-
 void Fill(uint8_t* data, size_t size, uint8_t seed) {
   for (size_t i = 0; i < size; ++i) data[i] = static_cast<uint8_t>(seed + i * 7 + i / 251);
 }

@@ -124,4 +124,9 @@ rdma_cm_id* ListenOnFreePort(rdma_event_channel* channel);
 rdma_cm_id* ResolvedId(rdma_event_channel* channel, uint16_t port);
 rdma_conn_param ConnParam(const Options& options);
 
+// The remote address of byte `offset` of an end's memory.
+inline uint64_t Address(const Endpoint& end, size_t offset = 0) {
+  return reinterpret_cast<uint64_t>(end.data + offset);
+}
+
 }  // namespace verbena::conformance

@@ -10,10 +10,6 @@
 namespace verbena::conformance {
 namespace {
 
-uint64_t Address(const Endpoint& end, size_t offset) {
-  return reinterpret_cast<uint64_t>(end.data + offset);
-}
-
 // A QP that nothing connects.
 class LooseQp : public testing::Test {
  protected:

@@ -172,7 +172,7 @@ pid_t WaitAny(std::vector<pid_t>& children, int* status) {
   return 0;
 }
 
-class Consistency : public testing::Test {
+class Consistency : public ::testing::Test {
  protected:
   Consistency() {
     void* memory =
@@ -225,9 +225,9 @@ TEST_F(Consistency, NothingTornNothingStaleWithCacheLinesInRandomOrder) {
   setenv("VERBENA_SOFT_READ_PAUSE_NS", "200", 1);
   setenv("VERBENA_SOFT_SEED", "7", 1);
   SpawnAll(/*readers=*/3);
-  auto server = ServerProcess::Start({"--memory=64MiB", "--workers=2"});
+  auto server = testing::ServerProcess::Start({"--memory=64MiB", "--workers=2"});
   EXPECT_TRUE(server.ok()) << server.status();
-  EXPECT_TRUE(Run(server.ok() ? server->address() : ""));
+  EXPECT_TRUE(Run(server.ok() ? (*server)->address() : ""));
   std::cout << "reads " << shared_->reads << ", writes " << shared_->writes << ", READ retries "
             << shared_->retries << ", GETs by the server " << shared_->rpc_gets << "\n";
   EXPECT_GT(shared_->reads.load(), 1000u);
