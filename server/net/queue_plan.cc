@@ -85,11 +85,10 @@ absl::StatusOr<uint32_t> PlanSrqDepth(const DeviceLimits& device, const QueueOpt
           wanted, DepthFor(DivideUp(options.max_connections, options.workers), options.window));
     }
     wanted = std::min(wanted, most);
-    if (wanted < options.window) {
-      return Refuse("--window=", options.window,
-                    " needs a shared receive queue as deep, and device ", device.name, " allows ",
-                    most, " (max_srq_wr = ", device.max_srq_wr, ", max_cqe = ", device.max_cqe,
-                    ")");
+    if (wanted < least) {
+      return Refuse("--window=", options.window, " needs a shared receive queue of ", least,
+                    " entries, and device ", device.name, " allows ", most,
+                    " (max_srq_wr = ", device.max_srq_wr, ", max_cqe = ", device.max_cqe, ")");
     }
     return wanted;
   }
