@@ -120,7 +120,7 @@ TEST(QueuePlan, WorkNeverExceedsEntries) {
     return std::clamp(static_cast<uint32_t>(std::exp2(exponent(random))), low, high);
   };
   int planned = 0;
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 40'000; ++round) {
     const DeviceLimits device = {.name = "any",
                                  .max_qp = pick(1, 200'000),
                                  .max_qp_wr = pick(1, 40'000),

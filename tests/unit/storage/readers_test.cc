@@ -230,7 +230,11 @@ TEST(ReadersOverflowTest, ChainsThatComeAndGo) {
   const auto write = [&](int worker) {
     const std::vector<std::string>& keys = changing[static_cast<size_t>(worker)];
     std::mt19937_64 random(static_cast<uint64_t>(worker));
-    for (uint64_t round = 0; round < 8000 / kScale || absent.load() < 20000 / kScale; ++round) {
+    // Until enough has happened; the filler grows each round, so a split comes.
+    const auto enough = [&](uint64_t round) {
+      return round >= 8000 / kScale && absent.load() >= 20000 / kScale && store->Stats().splits > 0;
+    };
+    for (uint64_t round = 0; !enough(round); ++round) {
       if (testing::Test::HasFatalFailure()) break;
       for (const std::string& key : keys) {
         EXPECT_TRUE(store->Put(worker, key, AsBytes("now and then")).ok());
