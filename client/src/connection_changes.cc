@@ -26,6 +26,10 @@ Connection::Impl::Impl(std::unique_ptr<Endpoint> endpoint, const Options& option
       reads_(options.depth),
       space_waiters_(options.depth),
       lkey_(endpoint_->lkey()) {
+  pool_.ForEachSlot([this](Operation& op) {
+    op.sink = endpoint_->sink(op.slot);
+    op.key_memory = keys_.get() + kKeyStride * op.slot;
+  });
   for (uint32_t i = 0; i < kReadList; ++i) {
     read_list_[i] = verbs::MakeRead(0, &read_sges_[i], 0, 0);
     read_list_[i].next = i + 1 < kReadList ? &read_list_[i + 1] : nullptr;
@@ -65,7 +69,7 @@ void Connection::Impl::StartPut(Operation& op, std::string_view key, std::string
   // The next flush gets it a buffer; if that fails its callback must not run in here.
   op.key = key;
   op.value = value;
-  space_waiters_.Push(op.slot);
+  space_waiters_.Push(&op);
   space_freed_ = true;
 }
 
@@ -122,7 +126,7 @@ void Connection::Impl::GetSpace(Operation& op) {
   if (!space.ok()) {
     FinishWithError(op, space.status());
   } else if (*space == nullptr) {
-    space_waiters_.Push(op.slot);
+    space_waiters_.Push(&op);
   } else {
     op.space = *space;
     UseSpace(op);
@@ -151,7 +155,7 @@ void Connection::Impl::ServeSpaceWaiters() {
   space_freed_ = false;
   // Each is tried once: one that still has to wait goes back to the end.
   for (size_t left = space_waiters_.size(); left > 0; --left) {
-    GetSpace(pool_.At(space_waiters_.Pop()));
+    GetSpace(*space_waiters_.Pop());
   }
 }
 

@@ -36,9 +36,8 @@ absl::Status Connection::Impl::CheckSubmit(std::string_view key) const {
 }
 
 std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view key) {
-  char* const memory = keys_.get() + kKeyStride * op.slot;
-  std::memcpy(memory, key.data(), key.size());
-  return {memory, key.size()};
+  std::memcpy(op.key_memory, key.data(), key.size());
+  return {op.key_memory, key.size()};
 }
 
 // The lookup itself begins with the next flush; until then the cached bucket's lines are fetched.
@@ -49,11 +48,9 @@ std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view
     Ask(op);
     return;
   }
-  const client::SegmentRef* const segment = context_->segments.Find(op.hash);
-  if (segment != nullptr && context_->cache.enabled()) {
-    context_->cache.Prefetch(segment->frame, op.hash.bucket());
-  }
-  starts_.Push(op.slot);
+  op.segment = context_->segments.Get(op.hash);
+  if (context_->cache.enabled()) context_->cache.Prefetch(op.segment.frame, op.hash.bucket());
+  starts_.Push(&op);
 }
 
 [[gnu::always_inline]] inline absl::Status Connection::Impl::SubmitGet(std::string_view key,
@@ -140,7 +137,7 @@ void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
   switch (step.action) {
     case Lookup::Action::kRead:
       op.step = step;
-      reads_.Push(op.slot);
+      reads_.Push(&op);
       return;
     case Lookup::Action::kFound:
       EndGet(op, absl::OkStatus(), {op.lookup.value(), op.lookup.version()});
@@ -185,8 +182,7 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
         EndGet(op, absl::InternalError(location.status().message()), {});
         return;
       }
-      ActOtherwise(op, op.lookup.StartAt(*context_, layout::Slot{location->slot}, op.key,
-                                         endpoint_->sink(op.slot)));
+      ActOtherwise(op, op.lookup.StartAt(*context_, layout::Slot{location->slot}, op.key, op.sink));
       return;
     }
     default:
@@ -196,7 +192,7 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
 
 // False if the lookup does not begin with a READ.
 [[gnu::always_inline]] inline bool Connection::Impl::BeginLookup(Operation& op) {
-  op.step = op.lookup.Start(*context_, op.hash, op.key, endpoint_->sink(op.slot));
+  op.step = op.lookup.Start(*context_, op.segment, op.hash, op.key, op.sink);
   if (op.step.action == Lookup::Action::kRead) return true;
   ActOtherwise(op, Lookup::Step(op.step));
   return false;
@@ -225,9 +221,9 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
     while (count < room) {
       Operation* op;
       if (!reads_.empty()) {
-        op = &pool_.At(reads_.Pop());
+        op = reads_.Pop();
       } else if (!starts_.empty()) {
-        op = &pool_.At(starts_.Pop());
+        op = starts_.Pop();
         if (!BeginLookup(*op)) continue;
       } else {
         break;

@@ -159,9 +159,9 @@ class Connection::Impl {
   bool cancelled_ = false;
   const absl::Status not_found_;  // made once, since a text needs memory
 
-  client::FixedRing<uint32_t> starts_;         // lookups not yet begun
-  client::FixedRing<uint32_t> reads_;          // with a READ to be posted
-  client::FixedRing<uint32_t> space_waiters_;  // for a large buffer
+  client::FixedRing<Operation*> starts_;         // lookups not yet begun
+  client::FixedRing<Operation*> reads_;          // with a READ to be posted
+  client::FixedRing<Operation*> space_waiters_;  // for a large buffer
   bool space_freed_ = false;
   uint32_t reads_in_flight_ = 0;
   uint32_t lkey_;  // of the endpoint's memory

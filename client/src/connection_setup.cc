@@ -129,10 +129,10 @@ absl::Status Connection::Impl::TakeWelcome(const wire::Welcome& welcome) {
 absl::StatusOr<const uint8_t*> Connection::Impl::ReadRaw(uint64_t offset, uint32_t length) {
   SyncCall call;
   VERBENA_ASSIGN_OR_RETURN(Operation * op, AcquireSync(OperationKind::kRawRead, &call));
-  uint8_t* const target = endpoint_->sink(op->slot)->block.data();
+  uint8_t* const target = op->sink->block.data();
   op->step = {
       .action = Lookup::Action::kRead, .length = length, .offset = offset, .target = target};
-  reads_.Push(op->slot);
+  reads_.Push(op);
   FinishSync(&call);
   if (!call.status.ok()) return call.status;
   return target;

@@ -12,11 +12,9 @@ using layout::DirectoryEntry;
 using layout::ItemState;
 using layout::Slot;
 
-Lookup::Step Lookup::StartUncached(LookupContext& context, const SegmentRef* segment) {
+Lookup::Step Lookup::StartUncached(LookupContext& context) {
   ++context.counters.cache_misses;
-  if (segment == nullptr) return ReadDirectory(context);
-  segment_ = *segment;
-  return ReadPrimary();
+  return segment_.offset == 0 ? ReadDirectory(context) : ReadPrimary();
 }
 
 void Lookup::CollectCachedOverflow(LookupContext& context, const Bucket* copy) {

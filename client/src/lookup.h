@@ -83,8 +83,10 @@ class Lookup {
   // Longest piece of a large value that is read at once.
   static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 
-  // Starts a lookup. `key` and `sink` are borrowed until its end.
-  Step Start(LookupContext& context, layout::KeyHash hash, std::string_view key, ReadSink* sink);
+  // Starts a lookup in `segment`, which context.segments has (or had a short while ago) for the
+  // hash; offset 0 if it has none. `key` and `sink` are borrowed until the end of the lookup.
+  Step Start(LookupContext& context, SegmentRef segment, layout::KeyHash hash, std::string_view key,
+             ReadSink* sink);
   // Starts with a block that the server has named (a layout::Slot).
   Step StartAt(LookupContext& context, layout::Slot slot, std::string_view key, ReadSink* sink);
 
@@ -117,7 +119,7 @@ class Lookup {
   Step ReadDirectory(LookupContext& context);
   Step ReadPrimary();
   Step ReadOverflow();
-  Step StartUncached(LookupContext& context, const SegmentRef* segment);
+  Step StartUncached(LookupContext& context);
   // The next candidate that can be read, or what comes after the last one.
   Step TryCandidates(LookupContext& context);
   Step TryOtherCandidates(LookupContext& context);

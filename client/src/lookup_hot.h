@@ -45,17 +45,16 @@ namespace verbena::client {
   next_candidate_ = 0;
 }
 
-[[gnu::always_inline]] inline Lookup::Step Lookup::Start(LookupContext& context,
+[[gnu::always_inline]] inline Lookup::Step Lookup::Start(LookupContext& context, SegmentRef segment,
                                                          layout::KeyHash hash, std::string_view key,
                                                          ReadSink* sink) {
   Reset(key, sink);
   hash_ = hash;
-  const SegmentRef* segment = context.segments.Find(hash);
-  if (segment == nullptr || !context.cache.enabled()) return StartUncached(context, segment);
-  const layout::Bucket* copy = context.cache.Find(segment->frame, hash.bucket(), hash);
-  if (copy == nullptr) return StartUncached(context, segment);
+  segment_ = segment;
+  if (segment.offset == 0 || !context.cache.enabled()) return StartUncached(context);
+  const layout::Bucket* copy = context.cache.Find(segment.frame, hash.bucket(), hash);
+  if (copy == nullptr) return StartUncached(context);
   ++context.counters.cache_hits;
-  segment_ = *segment;
   cached_ = true;
   Collect(*copy);
   // The overflow buckets are looked at only where the primary one has no candidate.

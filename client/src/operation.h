@@ -37,16 +37,19 @@ struct SyncCall {
 struct Operation {
   OperationKind kind = OperationKind::kGet;
   bool in_use = false;
-  bool late = false;         // its deadline has passed
-  uint16_t asks = 0;         // how often a GET was sent to the server
-  uint32_t slot = 0;         // in the pool; never changes
-  uint32_t generation = 1;   // grows with each use
-  SyncCall* sync = nullptr;  // null: asynchronous
+  bool late = false;  // its deadline has passed
+  uint16_t asks = 0;  // how often a GET was sent to the server
+  uint32_t slot = 0;  // in the pool; never changes, nor do the next two
+  ReadSink* sink = nullptr;
+  char* key_memory = nullptr;  // room for the longest key
+  uint32_t generation = 1;     // grows with each use
+  SyncCall* sync = nullptr;    // null: asynchronous
   // When the operation was first seen in flight (MonotonicNanos), 0 if not yet: its deadline counts
   // from there. Set by the scan for deadlines, so that starting an operation reads no clock.
   int64_t first_seen = 0;
   uint64_t post_number = 0;  // of its READ in flight
   layout::KeyHash hash;
+  SegmentRef segment;      // of a GET that has not begun
   std::string_view key;    // in the slot's key memory, or of the caller of a synchronous call
   std::string_view value;  // a large PUT's: the caller's
   Lookup::Step step{};     // the READ to be posted or in flight
@@ -103,6 +106,11 @@ class OperationPool {
   }
   static verbs::SlotRef RefOf(const Operation& op) { return {op.slot, op.generation}; }
 
+  // Calls visit(Operation&) for each slot.
+  template <typename Visit>
+  void ForEachSlot(Visit&& visit) {
+    for (Operation& op : operations_) visit(op);
+  }
   // Calls visit(Operation&) for each one in flight; visit may finish it.
   template <typename Visit>
   void ForEach(Visit&& visit) {

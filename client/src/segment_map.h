@@ -37,6 +37,9 @@ class SegmentMap {
     return ref.offset != 0 ? &ref : nullptr;
   }
 
+  // The same by value; offset 0 if not known.
+  SegmentRef Get(layout::KeyHash hash) const { return table_[hash.directory_index(depth_)]; }
+
   // Takes in `words`, entries of the directory from index `first` on. Entries that make no sense
   // are skipped.
   void Learn(uint64_t first, std::span<const uint64_t> words);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "client/src/segment_map.h"
 #include "client/src/slice_shape.h"
 #include "client/src/slot_match.h"
+#include "common/layout/item.h"
 #include "verbena/callback.h"
 
 namespace verbena::client {
@@ -62,6 +64,20 @@ TEST(MatchSlotsTest, LooksAtTheWholeFingerprintAndNothingElse) {
       bucket.slots[i] = Slot::Make(0xabc, 255, (uint64_t{1} << 48) - 16);
       EXPECT_EQ(MatchSlots(bucket, 0xabc), 1u << i);
       EXPECT_EQ(MatchSlots(bucket, 0xabc ^ (1u << bit)), 0u);
+    }
+  }
+}
+
+// --- Comparing keys ---
+
+TEST(SameKeyTest, SeesEveryByte) {
+  for (size_t size = 1; size <= 70; ++size) {
+    const std::string key(size, 'k');
+    EXPECT_TRUE(layout::SameKey(key.data(), std::string(key).data(), size));
+    for (size_t i = 0; i < size; ++i) {
+      std::string other = key;
+      other[i] ^= 0x40;
+      EXPECT_FALSE(layout::SameKey(key.data(), other.data(), size)) << size << " " << i;
     }
   }
 }

@@ -73,7 +73,10 @@ class Reader {
 
   Outcome Get(std::string_view key, const Hook& hook = {}) {
     Lookup lookup;
-    return Drive(lookup, lookup.Start(context_, HashOf(key), key, sink_.get()), hook);
+    return Drive(
+        lookup,
+        lookup.Start(context_, context_.segments.Get(HashOf(key)), HashOf(key), key, sink_.get()),
+        hook);
   }
   Outcome GetAt(Slot slot, std::string_view key) {
     Lookup lookup;
