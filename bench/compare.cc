@@ -222,6 +222,12 @@ class Comparison {
 }  // namespace
 
 int Compare(const Config& config) {
+  if (!config.json_file.empty()) {
+    if (const absl::Status status = CheckWritable(config.json_file); !status.ok()) {
+      std::fprintf(stderr, "verbena-bench: %s\n", status.ToString().c_str());
+      return kExitUsage;
+    }
+  }
   const auto peers = Peers::Start(config);
   if (!peers.ok()) {
     std::fprintf(stderr, "verbena-bench: %s\n", peers.status().ToString().c_str());

@@ -54,6 +54,12 @@ int Complain(const absl::Status& status) {
 }  // namespace
 
 int LoadOrRun(const Config& config) {
+  if (!config.json_file.empty()) {
+    if (const absl::Status status = CheckWritable(config.json_file); !status.ok()) {
+      Complain(status);
+      return kExitUsage;
+    }
+  }
   auto connections = ConnectAll(config);
   if (!connections.ok()) return Complain(connections.status());
   Connection& first = *connections->first;
@@ -64,7 +70,7 @@ int LoadOrRun(const Config& config) {
   RunnerOptions options;
   options.progress = isatty(STDERR_FILENO) != 0;
   options.server_pid = LocalServerPid(AskServer(first), config.server, config.server_pid);
-  const RunResult result = RunWorkload(config, connections->backends, options);
+  RunResult result = RunWorkload(config, connections->backends, options);
   context.server = AskServer(first);
   connections->backends.clear();
 
@@ -76,8 +82,12 @@ int LoadOrRun(const Config& config) {
     if (options.progress) std::fprintf(stderr, "\033[K");
     if (measured.ok()) {
       baseline = *std::move(measured);
-    } else {
+    } else if (!absl::IsCancelled(measured.status())) {
       exit_status = Complain(measured.status());
+    }
+    if (Interrupted()) {
+      result.interrupted = true;
+      exit_status = ExitStatusOf(config, result);
     }
   }
   const BaselineResult* const shown = baseline.has_value() ? &*baseline : nullptr;

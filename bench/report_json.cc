@@ -166,6 +166,18 @@ nlohmann::json RunJson(const Config& config, const RunContext& context, const Ru
   return json;
 }
 
+absl::Status CheckWritable(const std::string& path) {
+  const std::string temporary = absl::StrCat(path, ".tmp", getpid());
+  std::ofstream file(temporary);
+  if (file.fail()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--json=", path, ": cannot write there: ", std::strerror(errno)));
+  }
+  file.close();
+  std::remove(temporary.c_str());
+  return absl::OkStatus();
+}
+
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
   const std::string temporary = absl::StrCat(path, ".tmp", getpid());
   std::ofstream file(temporary);

@@ -56,7 +56,7 @@ std::string FactLines(const RunContext& context, const RunResult& result) {
     line("server CPU", absl::StrFormat("%.3f us per operation, %.2f %% of a core", *cpu,
                                        *result.server_cpu_seconds / result.seconds * 100));
   } else {
-    line("server CPU", "not known: the server's process is not on this host");
+    line("server CPU", "not known: the server's process is not on this host, or is gone");
   }
   if (result.verify.checked > 0) {
     line("values verified",

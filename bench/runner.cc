@@ -79,6 +79,7 @@ class Conductor {
     if (options_.progress) std::fprintf(stderr, "\r\033[K");
   }
 
+  bool measuring() const { return measuring_; }
   std::optional<double> cpu_at_begin() const { return cpu_at_begin_; }
 
  private:
@@ -113,6 +114,9 @@ RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Ba
   for (std::thread& thread : threads) thread.join();
 
   RunResult result;
+  result.interrupted = Interrupted();
+  // Stopped in the warm-up: nothing was measured.
+  if (!conductor.measuring()) return result;
   int64_t begin = INT64_MAX;
   int64_t end = 0;
   for (const auto& worker : workers) {
@@ -121,7 +125,6 @@ RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Ba
     end = std::max(end, worker->end_nanos());
   }
   result.seconds = end > begin ? static_cast<double>(end - begin) * 1e-9 : 0;
-  result.interrupted = Interrupted();
   if (cpu_at_end.has_value() && conductor.cpu_at_begin().has_value()) {
     result.server_cpu_seconds = *cpu_at_end - *conductor.cpu_at_begin();
   }
