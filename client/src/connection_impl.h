@@ -171,6 +171,7 @@ class Connection::Impl {
   uint64_t next_look_ = 0;    // CheapTicks at which to look at the clock
   int64_t last_events_ = 0;   // when the connection manager was last asked
   int64_t last_scan_ = 0;     // when deadlines were last looked at
+  bool late_before_ = false;  // the last look found one that had passed
   int64_t scan_interval_ns_;  // between two scans
   uint64_t callbacks_ = 0;
   mutable ConnectionStats stats_;

@@ -53,6 +53,12 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(const std::string& name, uint6
         mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_.get(), 0);
     if (data == MAP_FAILED) return "mmap";
     memory.data_ = static_cast<uint8_t*>(data);
+    // Whoever is passed the descriptor must be able to trust that the pages stay.
+    if (fcntl(memory.fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+      munmap(data, memory.size_);
+      memory.data_ = nullptr;
+      return "fcntl(F_ADD_SEALS)";
+    }
     return nullptr;
   };
   // mmap of a hugetlb file reserves its pages, so success means that they are there.

@@ -1,4 +1,5 @@
 // The handshake of ConnectionManager: connect, accept, reject, disconnect, and the peer's messages.
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -16,6 +17,8 @@ namespace {
 // How long a request may wait for room in the listener's queue, and between tries.
 constexpr int64_t kConnectNanos = 5'000'000'000;
 constexpr int64_t kConnectRetryNanos = 5'000'000;
+// How long a socket may say nothing after it has connected.
+constexpr int64_t kRequestLimitNanos = 5'000'000'000;
 // How long a request may stay unanswered.
 constexpr int64_t kReplyNanos = 30'000'000'000;
 
@@ -201,14 +204,44 @@ void ConnectionManager::AcceptSockets(uint64_t listener_serial) {
   const std::lock_guard lock(mutex_);
   CmId* listener = FindId(listener_serial);
   if (listener == nullptr || listener->state != State::kListening) return;
+  if (!spare_fd_.valid()) spare_fd_ = UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
   for (;;) {
     UniqueFd socket(
         accept4(listener->listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.valid()) return;
+    if (!socket.valid()) {
+      if ((errno != EMFILE && errno != ENFILE) || !RefuseForWantOfDescriptors(*listener)) return;
+      continue;
+    }
     auto link = std::make_shared<Link>(this, 1, std::move(socket));
     incoming_[link.get()] = {link, listener_serial};
-    if (!link->Watch()) incoming_.erase(link.get());
+    if (!link->Watch()) {
+      incoming_.erase(link.get());
+      continue;
+    }
+    Device::Existing().service().RunAt(
+        MonotonicNanos() + kRequestLimitNanos,
+        [this, silent = std::weak_ptr<Link>(link)] { DropSilent(silent.lock()); });
   }
+}
+
+// No descriptor is left for a socket that waits: the spare one is given up for it, so that the peer
+// is refused at once and the listener does not stay readable for ever. False if that failed too.
+bool ConnectionManager::RefuseForWantOfDescriptors(const CmId& listener) {
+  spare_fd_.Reset();
+  const UniqueFd refused(accept4(listener.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const bool accepted = refused.valid();
+  if (accepted && !out_of_descriptors_) {
+    LogError("softverbs: no file descriptor is left for another connection (ulimit -n)");
+  }
+  out_of_descriptors_ = true;
+  return accepted;
+}
+
+// Who has connected and asked for nothing has had its time.
+void ConnectionManager::DropSilent(const std::shared_ptr<Link>& link) {
+  const std::lock_guard lock(mutex_);
+  if (link == nullptr || incoming_.erase(link.get()) == 0) return;
+  link->Close();
 }
 
 void ConnectionManager::HandleRequest(CmId* listener, std::shared_ptr<Link> link,

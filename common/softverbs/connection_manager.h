@@ -127,6 +127,8 @@ class ConnectionManager : public Link::Owner {
   void HandleRequest(CmId* listener, std::shared_ptr<Link> link, CmMessage message);
   void HandleReply(CmId* id, CmMessage message);
   void HandleReject(CmId* id, const CmMessage& message);
+  bool RefuseForWantOfDescriptors(const CmId& listener);
+  void DropSilent(const std::shared_ptr<Link>& link);
   void HandleDisconnect(CmId* id);
   void Disconnected(CmId* id);
   void PeerDied(CmId* id);
@@ -140,6 +142,9 @@ class ConnectionManager : public Link::Owner {
   // Accepted sockets whose request has not come, with the listener's serial.
   std::unordered_map<Link*, std::pair<std::shared_ptr<Link>, uint64_t>> incoming_;
   std::unordered_map<QueuePair*, uint64_t> id_of_qp_;
+  // Held back for RefuseForWantOfDescriptors.
+  UniqueFd spare_fd_;
+  bool out_of_descriptors_ = false;  // has been logged
 };
 
 }  // namespace verbena::softverbs

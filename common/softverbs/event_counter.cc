@@ -3,9 +3,12 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace verbena::softverbs {
 
@@ -31,8 +34,18 @@ void EventCounter::Discard() const {
 }
 
 void EventCounter::SignalFd(int fd) {
+  pollfd entry = {fd, POLLOUT, 0};
+  if (poll(&entry, 1, 0) != 1) return;
   const uint64_t one = 1;
   (void)!write(fd, &one, sizeof(one));
+}
+
+bool EventCounter::IsEventCounter(int fd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  char name[32] = "";
+  const ssize_t length = readlink(path.c_str(), name, sizeof(name) - 1);
+  return length > 0 &&
+         std::string_view(name, static_cast<size_t>(length)) == "anon_inode:[eventfd]";
 }
 
 }  // namespace verbena::softverbs

@@ -21,7 +21,11 @@ class EventCounter {
   // Takes one count if there is one, never waits.
   void Discard() const;
 
+  // Never waits: a counter that is full is signalled enough.
   static void SignalFd(int fd);
+  // Whether a descriptor that a peer has passed is an event counter. Writing to anything else, a
+  // full pipe for one, could block for ever.
+  static bool IsEventCounter(int fd);
 
  private:
   UniqueFd fd_;

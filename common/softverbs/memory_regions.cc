@@ -224,6 +224,9 @@ std::shared_ptr<PeerProcess> PeerProcess::Self() {
 
 absl::StatusOr<std::shared_ptr<PeerProcess>> PeerProcess::Open(pid_t pid, UniqueFd notify,
                                                                UniqueFd table, UniqueFd kick) {
+  if (!EventCounter::IsEventCounter(kick.get())) {
+    return absl::InvalidArgumentError("the peer's kick descriptor is no event counter");
+  }
   auto notify_mapping = SharedMapping::Open(std::move(notify), sizeof(NotifySegment), true);
   if (!notify_mapping.ok()) return notify_mapping.status();
   auto table_mapping = SharedMapping::Open(std::move(table), sizeof(MrTable), false);
@@ -247,6 +250,7 @@ void PeerProcess::KickService(uint32_t cq_number) {
 }
 
 int PeerProcess::AdoptChannel(uint64_t id, UniqueFd fd) {
+  if (fd.valid() && !EventCounter::IsEventCounter(fd.get())) return -1;
   const std::lock_guard lock(mutex_);
   auto& known = channels_[id];
   if (!known.valid()) known = std::move(fd);
@@ -256,6 +260,10 @@ int PeerProcess::AdoptChannel(uint64_t id, UniqueFd fd) {
 void PeerProcess::AdoptMemory(uint64_t id, UniqueFd fd) {
   struct stat status;
   if (self_ || !fd.valid() || fstat(fd.get(), &status) != 0) return;
+  // Memory that its owner can take away while we copy would end this process with SIGBUS. It is
+  // left to the kernel to copy (CopyByKernel), which reports an error instead.
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return;
   const std::lock_guard lock(mutex_);
   Memory& memory = memories_[id];
   if (memory.fd.valid()) return;
