@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -340,6 +341,13 @@ TEST(TextTest, BothWays) {
   const std::string text("a\0b", 3);
   EXPECT_EQ(ToAbsl(text).size(), 3u);
   EXPECT_EQ(ToStd(ToAbsl(text)), std::string_view(text));
+}
+
+// A process that maps it must be able to rely on its pages.
+TEST(SharedMemoryTest, CannotBeTruncated) {
+  const auto memory = SharedMemory::Create("test", 2 * kMiB, /*want_huge=*/false);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_NE(ftruncate(memory->fd(), 0), 0);
 }
 
 }  // namespace
