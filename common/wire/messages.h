@@ -96,7 +96,7 @@ struct ResultHeader {
   uint16_t code;       // ResultCode
   uint16_t flags;      // 0
   uint32_t value_len;  // bytes
-  uint64_t version;    // of the key after a change or in a GET; else 0
+  uint64_t version;    // after a put, in a get; kDelete: of the item removed; else 0
   uint64_t argument;   // kPut, kDelete: 1 if the key existed before; else 0
 };
 static_assert(sizeof(ResultHeader) == 32);
