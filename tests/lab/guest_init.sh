@@ -11,14 +11,14 @@ while read -r module; do
 done </modules.list
 
 options=trans=virtio,version=9p2000.L,msize=512000
-$b mkdir -p /host /upper /root
+$b mkdir -p /host /upper /newroot
 $b mount -t 9p -o "$options,ro,cache=loose" host /host
 $b mount -t tmpfs -o mode=755 tmpfs /upper
 $b mkdir /upper/data /upper/work
-$b mount -t overlay -o lowerdir=/host,upperdir=/upper/data,workdir=/upper/work overlay /root
-for directory in proc sys dev; do $b mount --move /$directory /root/$directory; done
-$b mount -t tmpfs -o mode=755 tmpfs /root/run
-$b mkdir /root/run/lab
+$b mount -t overlay -o lowerdir=/host,upperdir=/upper/data,workdir=/upper/work overlay /newroot
+for directory in proc sys dev; do $b mount --move /$directory /newroot/$directory; done
+$b mount -t tmpfs -o mode=755 tmpfs /newroot/run
+$b mkdir /newroot/run/lab
 # Without a cache: the host puts files into it while the guest runs.
-$b mount -t 9p -o "$options,ro,cache=none" lab /root/run/lab
-exec $b switch_root /root /bin/bash /run/lab/guest.sh
+$b mount -t 9p -o "$options,ro,cache=none" lab /newroot/run/lab
+exec $b switch_root /newroot /bin/bash /run/lab/guest.sh
