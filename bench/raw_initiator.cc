@@ -65,7 +65,7 @@ absl::Status RawInitiator::Prepare(verbs::VerbsApi& api, const NetAddress& targe
     depth_ =
         std::min<uint32_t>(options_.depth, std::max<uint32_t>(1, event.param().initiator_depth));
   }
-  return verbs::SetRnrTimerAfterConnect(id_, qp_, connect_options_);
+  return verbs::ApplyAfterConnect(id_, qp_, connect_options_);
 }
 
 absl::Status RawInitiator::MakeQueues() {

@@ -58,7 +58,7 @@ class RawTarget {
     if (!event.has_value() || event->type() != RDMA_CM_EVENT_ESTABLISHED) {
       return absl::UnavailableError("the connection to the raw target did not come about");
     }
-    return verbs::SetRnrTimerAfterConnect(id_, qp_, options);
+    return verbs::ApplyAfterConnect(id_, qp_, options);
   }
   uint64_t region_address() const { return verbs::AddressOf(region_.data()); }
   uint32_t region_rkey() const { return region_mr_.rkey(); }

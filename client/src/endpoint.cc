@@ -11,6 +11,7 @@
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
 #include "common/layout/region_header.h"
+#include "common/verbs/capabilities.h"
 #include "common/verbs/errors.h"
 #include "common/wire/handshake.h"
 
@@ -62,6 +63,7 @@ absl::StatusOr<verbs::CmEvent> Endpoint::WaitFor(rdma_cm_event_type type, int64_
 absl::Status Endpoint::Resolve(const EndpointOptions& options) {
   VERBENA_ASSIGN_OR_RETURN(cm_channel_, verbs::CmChannel::Create(api_));
   VERBENA_ASSIGN_OR_RETURN(cm_id_, verbs::CmId::Create(cm_channel_));
+  VERBENA_RETURN_IF_ERROR(verbs::ApplyBeforeConnect(cm_id_, connect_options_));
   const int timeout_ms = std::max(MillisUntil(options.deadline), 1);
   VERBENA_RETURN_IF_ERROR(cm_id_.ResolveAddress(options.server, timeout_ms));
   VERBENA_RETURN_IF_ERROR(
@@ -85,14 +87,13 @@ absl::Status Endpoint::MakeMemory(uint32_t operations) {
   sinks_ = reinterpret_cast<ReadSink*>(sends_ + sends);
 
   VERBENA_ASSIGN_OR_RETURN(pd_, verbs::ProtectionDomain::Create(cm_id_.device()));
-  // The server READs large values from memory registered with these flags. The sink of a READ needs
-  // to be remotely writable only where the transport answers a READ with WRITEs (iWARP).
-  sink_access_ = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
-  const bool iwarp = cm_id_.device().is_iwarp();
-  if (iwarp) sink_access_ |= IBV_ACCESS_REMOTE_WRITE;
-  const int access = IBV_ACCESS_LOCAL_WRITE | (iwarp ? IBV_ACCESS_REMOTE_WRITE : 0);
-  VERBENA_ASSIGN_OR_RETURN(
-      memory_region_, verbs::MemoryRegion::Register(pd_, memory_.data(), memory_.size(), access));
+  VERBENA_ASSIGN_OR_RETURN(const verbs::Capabilities device,
+                           verbs::Capabilities::Of(cm_id_.device()));
+  // The server READs large values from memory registered with these flags.
+  sink_access_ = device.read_sink_access() | IBV_ACCESS_REMOTE_READ;
+  VERBENA_ASSIGN_OR_RETURN(memory_region_,
+                           verbs::MemoryRegion::Register(pd_, memory_.data(), memory_.size(),
+                                                         device.read_sink_access()));
   return absl::OkStatus();
 }
 
@@ -151,14 +152,13 @@ absl::Status Endpoint::Handshake(const EndpointOptions& options) {
     return absl::UnavailableError("getrandom gave no random bytes for the handshake");
   }
   const auto bytes = wire::Encode(connect);
-  VERBENA_RETURN_IF_ERROR(verbs::SetAckTimeoutBeforeConnect(cm_id_, connect_options_));
   VERBENA_RETURN_IF_ERROR(cm_id_.Connect(verbs::MakeConnParam(connect_options_, bytes)));
   VERBENA_ASSIGN_OR_RETURN(verbs::CmEvent event,
                            WaitFor(RDMA_CM_EVENT_ESTABLISHED, options.deadline, "connecting to"));
   connected_ = true;
   VERBENA_RETURN_IF_ERROR(OnEstablished(event));
   event.Ack();
-  return verbs::SetRnrTimerAfterConnect(cm_id_, qp_, connect_options_);
+  return verbs::ApplyAfterConnect(cm_id_, qp_, connect_options_);
 }
 
 absl::Status Endpoint::OnEstablished(const verbs::CmEvent& event) {

@@ -116,6 +116,10 @@ absl::Status CmId::SetAckTimeout(uint8_t code) {
   return SetOption(RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &code, sizeof(code), "ack timeout");
 }
 
+absl::Status CmId::SetTypeOfService(uint8_t tos) {
+  return SetOption(RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos), "type of service");
+}
+
 absl::Status CmId::SetReuseAddress(bool reuse) {
   int value = reuse ? 1 : 0;
   return SetOption(RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &value, sizeof(value),

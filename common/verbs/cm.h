@@ -83,6 +83,9 @@ class CmId {
   // The time that the peer has to acknowledge a packet: 4.096 us * 2^code, 0 to 31 (14: 67 ms).
   // Before connecting. Unimplemented where the device does not have it.
   absl::Status SetAckTimeout(uint8_t code);
+  // Type of service of the packets: DSCP in the upper six bits, 0 to 255. Before resolving an
+  // address or binding.
+  absl::Status SetTypeOfService(uint8_t tos);
   // Lets several listeners take one address while old connections linger. Before binding.
   absl::Status SetReuseAddress(bool reuse);
   // An IPv6 wildcard listener takes no IPv4 connections. Before binding.

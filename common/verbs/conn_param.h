@@ -5,13 +5,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
 #include "common/verbs/cm.h"
-#include "common/verbs/errors.h"
 #include "common/verbs/queues.h"
 #include "common/verbs/verbs_api.h"
 
@@ -32,6 +31,9 @@ struct ConnectOptions {
   // How long the peer waits before it repeats such a message: 5-bit code, 12 = 0.64 ms. The
   // connection manager leaves it at 0, which means 655 ms.
   uint8_t min_rnr_timer = 12;
+  // Type of service of the connection's packets (the upper six bits are the DSCP, by which switches
+  // and adapters choose a traffic class). Not set: as the system is configured.
+  std::optional<uint8_t> tos = std::nullopt;
 };
 
 // The same options within what a device can do. (iWARP wants an initiator depth of at least 1.)
@@ -67,18 +69,13 @@ inline rdma_conn_param MakeConnParam(const ConnectOptions& options,
   return param;
 }
 
-// To be called on each side once the connection stands. iWARP has no such timer and skips it.
-inline absl::Status SetRnrTimerAfterConnect(const CmId& id, QueuePair& qp,
-                                            const ConnectOptions& options) {
-  if (id.device().is_iwarp()) return absl::OkStatus();
-  return qp.SetMinRnrTimer(options.min_rnr_timer);
-}
+// All options that an id must have before it resolves an address, listens, or accepts: the type of
+// service and the ack timeout. Devices and kernels without the timeout keep their own: not an
+// error. A type of service that cannot be had is one, since somebody asked for it.
+absl::Status ApplyBeforeConnect(CmId& id, const ConnectOptions& options);
 
-// Before connecting. Devices and kernels without the option keep their own timeout: not an error.
-inline absl::Status SetAckTimeoutBeforeConnect(CmId& id, const ConnectOptions& options) {
-  const absl::Status status = id.SetAckTimeout(options.ack_timeout);
-  const int error = ErrnoOf(status).value_or(0);
-  return error == ENOSYS || error == EOPNOTSUPP ? absl::OkStatus() : status;
-}
+// All options that are set on each side once the connection stands: the RNR timer, where the device
+// has one.
+absl::Status ApplyAfterConnect(const CmId& id, QueuePair& qp, const ConnectOptions& options);
 
 }  // namespace verbena::verbs

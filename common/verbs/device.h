@@ -51,7 +51,6 @@ class DeviceView {
   // "mlx5_0", "rxe0", ...
   std::string name() const;
   ibv_transport_type transport() const;
-  bool is_iwarp() const { return transport() == IBV_TRANSPORT_IWARP; }
 
   absl::StatusOr<ibv_device_attr> Query() const;
   absl::StatusOr<ibv_port_attr> QueryPort(uint8_t port) const;

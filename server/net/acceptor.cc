@@ -417,7 +417,7 @@ void Acceptor::Admit(verbs::CmId id, const wire::ConnectData& hello,
 void Acceptor::Accept(Connection& connection) {
   // The connection manager would let answers wait for 2 s before it repeats a lost one.
   if (const absl::Status status =
-          verbs::SetAckTimeoutBeforeConnect(connection.cm_id, connection.parameters);
+          verbs::ApplyBeforeConnect(connection.cm_id, connection.parameters);
       !status.ok()) {
     LogDebug("connection ", connection.id, ": ", status.message());
   }
@@ -435,7 +435,7 @@ void Acceptor::Accept(Connection& connection) {
   }
   counters_.accepted.Add();
   if (const absl::Status status =
-          verbs::SetRnrTimerAfterConnect(connection.cm_id, connection.qp, connection.parameters);
+          verbs::ApplyAfterConnect(connection.cm_id, connection.qp, connection.parameters);
       !status.ok()) {
     LogDebug("connection ", connection.id, ": ", status.message());
   }

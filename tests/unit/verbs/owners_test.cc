@@ -188,7 +188,7 @@ TEST(Device, ListAndOpenByName) {
   auto device = Device::Open(fake, "fake1");
   ASSERT_TRUE(device.ok());
   EXPECT_EQ(device->view().name(), "fake1");
-  EXPECT_FALSE(device->view().is_iwarp());
+  EXPECT_EQ(device->view().transport(), IBV_TRANSPORT_IB);
   auto missing = Device::Open(fake, "mlx5_7");
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
   EXPECT_NE(missing.status().message().find("mlx5_7"), absl::string_view::npos);
@@ -457,7 +457,7 @@ TEST(ConnParam, LimitedByDeviceAndRequest) {
   EXPECT_EQ(options.responder_resources, 8);
 }
 
-TEST(ConnParam, UnsupportedAckTimeoutIsNoError) {
+TEST(ConnParam, OptionsBeforeConnecting) {
   FakeVerbs fake;
   FaultVerbs faults(fake);
   auto channel = CmChannel::Create(faults);
@@ -465,9 +465,14 @@ TEST(ConnParam, UnsupportedAckTimeoutIsNoError) {
   auto id = CmId::Create(*channel);
   ASSERT_TRUE(id.ok());
   faults.FailNamed("rdma_set_option", 1, ENOSYS);
-  EXPECT_TRUE(SetAckTimeoutBeforeConnect(*id, ConnectOptions{}).ok());
+  EXPECT_TRUE(ApplyBeforeConnect(*id, ConnectOptions{}).ok());  // no ack timeout: not an error
+  EXPECT_EQ(faults.calls_of("rdma_set_option"), 1U);            // no type of service was asked for
   faults.FailNamed("rdma_set_option", 1, EINVAL);
-  EXPECT_EQ(ErrnoOf(SetAckTimeoutBeforeConnect(*id, ConnectOptions{})), EINVAL);
+  EXPECT_EQ(ErrnoOf(ApplyBeforeConnect(*id, ConnectOptions{})), EINVAL);
+  faults.FailNamed("rdma_set_option", 1, ENOSYS);
+  const absl::Status tos = ApplyBeforeConnect(*id, ConnectOptions{.tos = 0});
+  EXPECT_EQ(ErrnoOf(tos), ENOSYS);
+  EXPECT_NE(tos.message().find("type of service"), absl::string_view::npos);
 }
 
 TEST(FaultVerbs, CountsByNameAndOrder) {

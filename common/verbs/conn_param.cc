@@ -1,0 +1,23 @@
+#include "common/verbs/conn_param.h"
+
+#include <cerrno>
+
+#include "common/base/macros.h"
+#include "common/verbs/capabilities.h"
+#include "common/verbs/errors.h"
+
+namespace verbena::verbs {
+
+absl::Status ApplyBeforeConnect(CmId& id, const ConnectOptions& options) {
+  if (options.tos.has_value()) VERBENA_RETURN_IF_ERROR(id.SetTypeOfService(*options.tos));
+  const absl::Status status = id.SetAckTimeout(options.ack_timeout);
+  const int error = ErrnoOf(status).value_or(0);
+  return error == ENOSYS || error == EOPNOTSUPP ? absl::OkStatus() : status;
+}
+
+absl::Status ApplyAfterConnect(const CmId& id, QueuePair& qp, const ConnectOptions& options) {
+  if (!HasRnrTimer(id.device().transport())) return absl::OkStatus();
+  return qp.SetMinRnrTimer(options.min_rnr_timer);
+}
+
+}  // namespace verbena::verbs
