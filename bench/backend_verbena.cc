@@ -5,6 +5,10 @@ namespace verbena::bench {
 Options ConnectionOptions(const Config& config) {
   Options options;
   options.fabric = config.fabric;
+  options.tos = config.connect.tos;
+  options.ack_timeout = config.connect.ack_timeout;
+  options.retry_count = config.connect.retry_count;
+  options.rnr_timer = config.connect.min_rnr_timer;
   options.depth = config.depth;
   options.cache_bytes = config.cache_bytes;
   return options;

@@ -13,6 +13,7 @@
 #include "common/base/sizes.h"
 #include "common/base/text.h"
 #include "common/layout/item.h"
+#include "common/verbs/connect_flags.h"
 
 // Numbers are strings here so that a malformed one, too, is refused with the allowed range.
 DEFINE_string(server, "", "server to connect to: ADDR:PORT");
@@ -99,6 +100,7 @@ absl::Status ReadWhere(Config& config) {
   if (config.fabric != "auto" && config.fabric != "verbs" && config.fabric != "soft") {
     return BadFlag("fabric", config.fabric, "auto, verbs or soft");
   }
+  VERBENA_ASSIGN_OR_RETURN(config.connect, verbs::ConnectOptionsFromFlags());
   VERBENA_ASSIGN_OR_RETURN(const uint64_t pid,
                            CountFlag("server_pid", FLAGS_server_pid, 0, INT32_MAX));
   config.server_pid = static_cast<int64_t>(pid);

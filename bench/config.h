@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "bench/key_names.h"
 #include "bench/workload.h"
+#include "common/verbs/conn_param.h"
 
 namespace verbena::bench {
 
@@ -19,6 +20,7 @@ struct Config {
   Command command = Command::kRun;
   std::string server;  // ADDR:PORT; may be empty for kCompare
   std::string fabric = "auto";
+  verbs::ConnectOptions connect;
   Workload workload;
   Distribution distribution = Distribution::kZipfian;
   uint64_t records = 0;

@@ -1,9 +1,13 @@
+#include "absl/strings/str_cat.h"
 #include "bench/config.h"
+#include "common/base/text.h"
+#include "common/verbs/connect_flags.h"
 
 namespace verbena::bench {
 
 std::string HelpText() {
-  return R"(verbena-bench: measures a Verbena server with the YCSB core workloads.
+  constexpr char kBefore[] =
+      R"(verbena-bench: measures a Verbena server with the YCSB core workloads.
 
   verbena-bench load --server=ADDR:PORT [flags]      stores the records
   verbena-bench run --server=ADDR:PORT [flags]       works on them and reports
@@ -40,7 +44,8 @@ Where
   --server=ADDR:PORT   the server
   --fabric=auto        auto, verbs (an RDMA adapter) or soft (the software device, same host)
   --server_pid=0       the server's process, for its CPU time; by default the server tells
-
+)";
+  constexpr char kAfter[] = R"(
 Results
   A progress line on a terminal, a table at the end. Latencies are from submission to callback.
   Interrupted (Ctrl-C), it reports what there is, marked so.
@@ -62,6 +67,7 @@ Exit status: 0 all well; 1 wrong values, or more errors than --max_errors; 2 wro
 connection, or it was lost; 130 interrupted.
 Flags from a file: --flagfile=FILE.
 )";
+  return absl::StrCat(kBefore, ToAbsl(verbs::ConnectFlagsHelp()), kAfter);
 }
 
 }  // namespace verbena::bench

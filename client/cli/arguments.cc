@@ -13,6 +13,7 @@
 #include "common/base/macros.h"
 #include "common/base/net_address.h"
 #include "common/base/text.h"
+#include "common/verbs/connect_flags.h"
 
 // Durations are strings here so that a malformed one is refused with the allowed range.
 DEFINE_string(server, "", "the server: ADDR:PORT");
@@ -28,7 +29,10 @@ DECLARE_bool(version);
 namespace verbena::cli {
 namespace {
 
-constexpr std::string_view kFlags = "--server, --fabric, --timeout, --json, --flagfile, --help";
+std::string KnownFlags() {
+  return absl::StrCat("--server, --fabric, --timeout, --json, ", ToAbsl(verbs::kConnectFlags),
+                      ", --flagfile, --help");
+}
 
 struct CommandShape {
   std::string_view name;
@@ -91,6 +95,7 @@ absl::Status ReadFlags(Arguments& arguments) {
         absl::StrCat("--timeout=", FLAGS_timeout, " is not allowed: ", timeout.status().message()));
   }
   arguments.timeout = *timeout;
+  VERBENA_ASSIGN_OR_RETURN(arguments.connect, verbs::ConnectOptionsFromFlags());
   // Last, since it may ask a name server.
   const auto address = NetAddress::Parse(arguments.server);
   if (!address.ok() || address->port() == 0) {
@@ -123,7 +128,7 @@ absl::StatusOr<std::chrono::milliseconds> ParseTimeout(std::string_view text) {
 absl::StatusOr<Arguments> ParseArguments(std::vector<std::string> args) {
   Arguments arguments;
   VERBENA_ASSIGN_OR_RETURN(std::vector<std::string> operands,
-                           ParseCommandLine(std::move(args), kFlags));
+                           ParseCommandLine(std::move(args), KnownFlags()));
   if (FLAGS_help || FLAGS_helpfull || FLAGS_helpshort) return arguments;
   if (FLAGS_version) {
     arguments.command = Command::kVersion;

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/verbs/conn_param.h"
 
 namespace verbena::cli {
 
@@ -22,6 +23,7 @@ struct Arguments {
   std::string fabric;                // "auto", "verbs" or "soft"
   std::chrono::milliseconds timeout{0};
   bool json = false;
+  verbs::ConnectOptions connect;
 };
 
 // Reads argv[1..]. InvalidArgument names the flag or operand that is wrong and what is allowed.
@@ -33,6 +35,6 @@ absl::StatusOr<Arguments> ParseArguments(std::vector<std::string> args);
 absl::StatusOr<std::chrono::milliseconds> ParseTimeout(std::string_view text);
 
 // The text of --help.
-std::string_view HelpText();
+std::string HelpText();
 
 }  // namespace verbena::cli

@@ -75,6 +75,10 @@ absl::Status Session::Connect() {
   options.fabric = arguments_.fabric;
   options.connect_timeout = arguments_.timeout;
   options.operation_timeout = arguments_.timeout;
+  options.tos = arguments_.connect.tos;
+  options.ack_timeout = arguments_.connect.ack_timeout;
+  options.retry_count = arguments_.connect.retry_count;
+  options.rnr_timer = arguments_.connect.min_rnr_timer;
   // One operation needs neither depth nor a cache of the index.
   options.depth = 1;
   options.cache_bytes = 0;

@@ -1,9 +1,12 @@
+#include "absl/strings/str_cat.h"
 #include "client/cli/arguments.h"
+#include "common/base/text.h"
+#include "common/verbs/connect_flags.h"
 
 namespace verbena::cli {
 
-std::string_view HelpText() {
-  return R"(verbena-cli: looks into a Verbena server and changes what is there.
+std::string HelpText() {
+  constexpr char kBefore[] = R"(verbena-cli: looks into a Verbena server and changes what is there.
 
   verbena-cli --server=ADDR:PORT COMMAND [flags]
 
@@ -39,7 +42,8 @@ Flags (in any place; all of them can stand in a file: --flagfile=FILE)
   --json               results and errors as one JSON object on standard output; a value that is not
                        UTF-8 text comes as value_base64
   --help, --version    this text; the version
-
+)";
+  constexpr char kAfter[] = R"(
 Exit status
   0  done
   1  get, del: there is no such key
@@ -51,6 +55,8 @@ Exit status
   6  standard input could not be read or standard output not be written (a closed pipe included)
 Errors are told on standard error: what failed, the value that was wrong, and what to do.
 )";
+  return absl::StrCat(kBefore, "\nFlags for RDMA networks\n", ToAbsl(verbs::ConnectFlagsHelp()),
+                      kAfter);
 }
 
 }  // namespace verbena::cli

@@ -13,6 +13,7 @@
 #include "common/base/net_address.h"
 #include "common/base/text.h"
 #include "common/layout/item.h"
+#include "common/verbs/conn_param.h"
 
 namespace verbena {
 namespace {
@@ -21,6 +22,17 @@ constexpr uint32_t kMaxDepth = 1024;
 // A directory of at most this many bytes is READ whole on connecting.
 constexpr uint64_t kEagerDirectory = 64 * 1024;
 constexpr int64_t kMaxScanInterval = 5'000'000;
+
+absl::StatusOr<verbs::ConnectOptions> CheckConnectOptions(const Options& options) {
+  verbs::ConnectOptions checked;
+  if (options.tos.has_value()) {
+    VERBENA_ASSIGN_OR_RETURN(checked.tos, verbs::kTosRange.Check(*options.tos));
+  }
+  VERBENA_ASSIGN_OR_RETURN(checked.ack_timeout, verbs::kAckTimeoutRange.Check(options.ack_timeout));
+  VERBENA_ASSIGN_OR_RETURN(checked.retry_count, verbs::kRetryCountRange.Check(options.retry_count));
+  VERBENA_ASSIGN_OR_RETURN(checked.min_rnr_timer, verbs::kRnrTimerRange.Check(options.rnr_timer));
+  return checked;
+}
 
 absl::Status CheckOptions(const Options& options) {
   if (options.depth < 1 || options.depth > kMaxDepth) {
@@ -60,6 +72,7 @@ absl::StatusOr<std::unique_ptr<Connection::Impl>> Connection::Impl::Connect(
     std::string_view server, const Options& options) {
   VERBENA_RETURN_IF_ERROR(CheckOptions(options));
   client::EndpointOptions endpoint_options;
+  VERBENA_ASSIGN_OR_RETURN(endpoint_options.connect, CheckConnectOptions(options));
   VERBENA_ASSIGN_OR_RETURN(endpoint_options.server, NetAddress::Parse(server));
   if (endpoint_options.server.port() == 0) {
     return absl::InvalidArgumentError(

@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Connect(verbs::VerbsApi& api
                                                             const EndpointOptions& options) {
   std::unique_ptr<Endpoint> endpoint(new Endpoint(api));
   endpoint->server_ = options.server.ToString();
+  endpoint->connect_options_ = options.connect;
   VERBENA_RETURN_IF_ERROR(endpoint->Resolve(options));
   VERBENA_RETURN_IF_ERROR(endpoint->MakeMemory(options.operations));
   VERBENA_RETURN_IF_ERROR(endpoint->MakeQueues(options));

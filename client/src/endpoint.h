@@ -31,9 +31,10 @@ using WrId = verbs::WrId<RequestKind>;
 
 struct EndpointOptions {
   NetAddress server;
-  uint32_t operations = 64;  // slots of operations
-  int64_t deadline = 0;      // of connecting, in MonotonicNanos()
-  uint64_t session = 0;      // not 0
+  verbs::ConnectOptions connect;  // depths are set by the endpoint
+  uint32_t operations = 64;       // slots of operations
+  int64_t deadline = 0;           // of connecting, in MonotonicNanos()
+  uint64_t session = 0;           // not 0
 };
 
 class Endpoint {

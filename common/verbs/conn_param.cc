@@ -2,11 +2,21 @@
 
 #include <cerrno>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/macros.h"
 #include "common/verbs/capabilities.h"
 #include "common/verbs/errors.h"
 
 namespace verbena::verbs {
+
+std::string ConnectRange::ToString() const {
+  return absl::StrCat(least, " to ", most, " (", meaning, ")");
+}
+
+absl::StatusOr<uint8_t> ConnectRange::Check(uint64_t value) const {
+  if (value >= least && value <= most) return static_cast<uint8_t>(value);
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; it must be ", ToString()));
+}
 
 absl::Status ApplyBeforeConnect(CmId& id, const ConnectOptions& options) {
   if (options.tos.has_value()) VERBENA_RETURN_IF_ERROR(id.SetTypeOfService(*options.tos));

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/verbs/cm.h"
 #include "common/verbs/queues.h"
 #include "common/verbs/verbs_api.h"
@@ -35,6 +37,30 @@ struct ConnectOptions {
   // and adapters choose a traffic class). Not set: as the system is configured.
   std::optional<uint8_t> tos = std::nullopt;
 };
+
+// What a user may ask for of these.
+struct ConnectRange {
+  const char* name;
+  uint32_t least;
+  uint32_t most;
+  const char* meaning;
+
+  // "1 to 31 (...)".
+  std::string ToString() const;
+  // InvalidArgument names the option, its value and the range.
+  absl::StatusOr<uint8_t> Check(uint64_t value) const;
+};
+inline constexpr ConnectRange kTosRange = {"tos", 0, 255,
+                                           "the packets' type of service; DSCP times 4"};
+// 0 would mean that a lost packet is never repeated.
+inline constexpr ConnectRange kAckTimeoutRange = {"ack_timeout", 1, 31,
+                                                  "a code: 4.096 us * 2^code, so 14 is 67 ms"};
+inline constexpr ConnectRange kRetryCountRange = {
+    "retry_count", 0, 7, "repeats of an unanswered packet; 7 is for ever on some devices"};
+inline constexpr ConnectRange kRnrTimerRange = {
+    "rnr_timer", 0, 31,
+    "a code of the InfiniBand specification: 1 is 0.01 ms, 12 is 0.64 ms, "
+    "14 is 1 ms, 20 is 10 ms, 31 is 492 ms, 0 is 655 ms"};
 
 // The same options within what a device can do. (iWARP wants an initiator depth of at least 1.)
 inline ConnectOptions LimitToDevice(ConnectOptions options, const ibv_device_attr& attr) {

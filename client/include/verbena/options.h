@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace verbena {
@@ -29,6 +30,21 @@ struct Options {
 
   // False: GETs are SENT to the server and answered by its CPU. For comparison and diagnosis.
   bool one_sided_reads = true;
+
+  // Adapter and network. Deadlines above hold whatever is set here.
+
+  // Type of service of this side's packets (0 to 255; the DSCP times 4), by which switches and
+  // adapters choose a traffic class (PFC, ECN). Not set: as the system is configured.
+  std::optional<uint32_t> tos;
+  // How long the adapter waits for an acknowledgement before it repeats a packet: 4.096 us *
+  // 2^ack_timeout (1 to 31; 14 is 67 ms). iWARP has TCP's own timers instead.
+  uint32_t ack_timeout = 14;
+  // How often it repeats before the connection fails (0 to 7; 7 is for ever on some devices).
+  uint32_t retry_count = 6;
+  // How long the server waits before it repeats a message that found no receive posted here: a code
+  // of the InfiniBand specification (0 to 31; 1 is 0.01 ms, 12 is 0.64 ms, 14 is 1 ms, 20 is 10 ms,
+  // 0 is 655 ms).
+  uint32_t rnr_timer = 12;
 
   // How long waiting calls poll before they sleep on the completion channel. Polling is fastest and
   // costs a core while it lasts; 0 sleeps at once.

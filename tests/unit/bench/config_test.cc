@@ -56,7 +56,11 @@ TEST(Config, ReadsEveryFlag) {
                                                 {"rounds", "11"},
                                                 {"warmup_seconds", "1"},
                                                 {"max_errors", "5"},
-                                                {"server_pid", "42"}});
+                                                {"server_pid", "42"},
+                                                {"tos", "104"},
+                                                {"ack_timeout", "16"},
+                                                {"retry_count", "3"},
+                                                {"rnr_timer", "14"}});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->workload.name, 'a');
   EXPECT_EQ(config->records, 2'000'000u);
@@ -77,6 +81,10 @@ TEST(Config, ReadsEveryFlag) {
   EXPECT_EQ(config->warmup, std::chrono::seconds(1));
   EXPECT_EQ(config->max_errors, 5u);
   EXPECT_EQ(config->server_pid, 42);
+  EXPECT_EQ(config->connect.tos, 104);
+  EXPECT_EQ(config->connect.ack_timeout, 16);
+  EXPECT_EQ(config->connect.retry_count, 3);
+  EXPECT_EQ(config->connect.min_rnr_timer, 14);
 }
 
 TEST(Config, OperationsAloneHaveNoTimeLimit) {
@@ -119,6 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"seed", "x", "0 to 18446744073709551615"}, BadCase{"cache_bytes", "-5", "to 1TiB"},
         BadCase{"fabric", "tcp", "auto, verbs or soft"}, BadCase{"max_errors", "none", "0 to"},
         BadCase{"rounds", "3", "9 to 1000"}, BadCase{"server_pid", "me", "0 to 2147483647"},
+        BadCase{"tos", "256", "0 to 255"}, BadCase{"ack_timeout", "0", "1 to 31"},
+        BadCase{"retry_count", "8", "0 to 7"}, BadCase{"rnr_timer", "x", "0 to 31"},
         BadCase{"server", "nowhere", "ADDR:PORT"}));
 
 TEST(Config, ConnectionsAreAMultipleOfThreads) {
@@ -136,10 +146,11 @@ TEST(Config, ServerIsNeededExceptForCompare) {
 TEST(Help, NamesEveryFlag) {
   const std::string help = HelpText();
   for (const char* flag :
-       {"workload",    "records",      "operations", "seconds",    "warmup_seconds", "threads",
-        "connections", "depth",        "key_size",   "value_size", "distribution",   "seed",
-        "cache_bytes", "fabric",       "json",       "max_errors", "baseline",       "rounds",
-        "server_pid",  "redis_server", "memcached"}) {
+       {"workload",     "records",     "operations",  "seconds",     "warmup_seconds",
+        "threads",      "connections", "depth",       "key_size",    "value_size",
+        "distribution", "seed",        "cache_bytes", "fabric",      "json",
+        "max_errors",   "baseline",    "rounds",      "server_pid",  "redis_server",
+        "memcached",    "tos",         "ack_timeout", "retry_count", "rnr_timer"}) {
     EXPECT_THAT(help, HasSubstr(std::string("--") + flag));
   }
 }

@@ -142,6 +142,34 @@ TEST_F(ArgumentsTest, FlagsFromAFile) {
   EXPECT_TRUE(parsed->json);
 }
 
+TEST_F(ArgumentsTest, OptionsOfConnections) {
+  auto parsed = Parse({kServer, "ping"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_FALSE(parsed->connect.tos.has_value());
+  EXPECT_EQ(parsed->connect.ack_timeout, 14);
+  EXPECT_EQ(parsed->connect.retry_count, 6);
+  EXPECT_EQ(parsed->connect.min_rnr_timer, 12);
+  parsed =
+      Parse({kServer, "--tos=104", "--ack_timeout=31", "--retry_count=0", "--rnr_timer=1", "ping"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->connect.tos, 104);
+  EXPECT_EQ(parsed->connect.ack_timeout, 31);
+  EXPECT_EQ(parsed->connect.retry_count, 0);
+  EXPECT_EQ(parsed->connect.min_rnr_timer, 1);
+  EXPECT_EQ(Parse({kServer, "--tos=0", "ping"})->connect.tos, 0);
+  for (const auto& [flag, range] : {std::pair{"--tos=256", "0 to 255"},
+                                    {"--tos=x", "0 to 255"},
+                                    {"--ack_timeout=0", "1 to 31"},
+                                    {"--ack_timeout=32", "1 to 31"},
+                                    {"--retry_count=8", "0 to 7"},
+                                    {"--retry_count=-1", "0 to 7"},
+                                    {"--rnr_timer=32", "0 to 31"},
+                                    {"--rnr_timer=", "0 to 31"}}) {
+    const std::string text = Refusal({kServer, flag, "ping"});
+    EXPECT_TRUE(Has(text, flag) && Has(text, range)) << text;
+  }
+}
+
 TEST_F(ArgumentsTest, Timeouts) {
   EXPECT_EQ(*ParseTimeout("500ms"), milliseconds(500));
   EXPECT_EQ(*ParseTimeout("1.5s"), milliseconds(1500));
@@ -152,9 +180,10 @@ TEST_F(ArgumentsTest, Timeouts) {
 }
 
 TEST(HelpText, ShowsEveryCommandFlagAndExitStatus) {
-  const std::string text(HelpText());
+  const std::string text = HelpText();
   for (const char* part : {"get KEY", "put KEY [VALUE]", "del KEY", "info", "ping", "--server",
-                           "--fabric", "--timeout", "--json", "--flagfile", "Exit status"}) {
+                           "--fabric", "--timeout", "--json", "--flagfile", "--tos",
+                           "--ack_timeout", "--retry_count", "--rnr_timer", "Exit status"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
   for (int status = kExitOk; status <= kExitIo; ++status) {
