@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 
 namespace verbena::testing {
@@ -48,6 +49,29 @@ Outcome Finish(Process& process, std::chrono::milliseconds patience = kPatience)
 Outcome Bench(std::vector<std::string> args) {
   const auto process = StartBench(std::move(args));
   return process == nullptr ? Outcome{} : Finish(*process);
+}
+
+// The changes that a server has answered so far.
+int64_t Puts(const std::string& server) {
+  ProcessOptions options;
+  options.program = ProgramPath("verbena-cli");
+  options.args = {"--server=" + server, "--json", "--timeout=60s", "info"};
+  const auto process = Process::Run(std::move(options));
+  EXPECT_TRUE(process.ok()) << process.status();
+  if (!process.ok()) return 0;
+  const Json info = Json::parse((*process)->out(), nullptr, false);
+  EXPECT_TRUE(info.contains("operations")) << (*process)->err();
+  return info.contains("operations") ? info["operations"]["put"].value("ok", int64_t{0}) : 0;
+}
+
+// Whether somebody changes something on a server.
+bool WaitForPuts(const std::string& server) {
+  const int64_t before = Puts(server);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (Puts(server) == before) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+  }
+  return true;
 }
 
 class BenchTest : public ::testing::Test {
@@ -99,7 +123,7 @@ TEST_F(BenchTest, RunReportsWhatItDid) {
                                              "--threads=2", "--connections=4"}));
   ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("YCSB-A"));
-  EXPECT_THAT(outcome.out, HasSubstr("fabric soft"));
+  EXPECT_THAT(outcome.out, HasSubstr("fabric " + FabricName()));
   EXPECT_THAT(outcome.out, HasSubstr("wrong 0"));
   const Json json = ReadJson();
   const Json& read = json["ops"]["read"];
@@ -177,14 +201,8 @@ TEST_F(BenchTest, WrongValuesAreNoticed) {
 TEST_F(BenchTest, InterruptedRunReportsWhatThereIs) {
   const auto process = StartBench(Args("run", {"--workload=b", "--seconds=1000"}));
   ASSERT_NE(process, nullptr);
-  // It handles the signal once it is running, which shows in the server's connections; before that
-  // the signal would simply end it.
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (process->CpuTime().value_or(std::chrono::nanoseconds(0)) <
-             std::chrono::milliseconds(300) &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
+  // It handles the signal once it is running; before that the signal would simply end it.
+  ASSERT_TRUE(WaitForPuts(server_->address()));
   process->Signal(SIGINT);
   const Outcome outcome = Finish(*process);
   EXPECT_EQ(outcome.code, 130) << outcome.out << outcome.err;
@@ -202,23 +220,18 @@ TEST_F(BenchTest, ServerKilledInTheMiddleEndsTheRun) {
   const auto process = StartBench(
       {"run", where, "--records=1000", "--workload=a", "--seconds=1000", "--json=" + json_});
   ASSERT_NE(process, nullptr);
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (process->CpuTime().value_or(std::chrono::nanoseconds(0)) <
-             std::chrono::milliseconds(300) &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
+  ASSERT_TRUE(WaitForPuts((*server)->address()));
   (*server)->process().Signal(SIGKILL);
-  const Outcome outcome = Finish(*process, std::chrono::seconds(20));
+  const Outcome outcome = Finish(*process, std::chrono::seconds(20) + Soon());
   EXPECT_EQ(outcome.code, 3) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("ENDED EARLY"));
   EXPECT_TRUE(ReadJson().contains("connection_lost"));
 }
 
 TEST_F(BenchTest, NoServerIsSaid) {
-  const Outcome outcome = Bench({"run", "--server=127.0.0.1:1", "--fabric=soft"});
+  const Outcome outcome = Bench({"run", "--server=" + ServerAddress(1), FabricFlag()});
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.err, HasSubstr("127.0.0.1:1"));
+  EXPECT_THAT(outcome.err, HasSubstr(ServerAddress(1)));
 }
 
 TEST(BenchUsage, WrongUsageIsRefused) {
@@ -248,9 +261,19 @@ TEST(BenchUsage, HelpTeaches) {
 TEST(BenchCompare, ComparesWhatIsThere) {
   const std::string path =
       ::testing::TempDir() + "/verbena_compare_" + std::to_string(getpid()) + ".json";
-  const Outcome outcome =
-      Bench({"compare", "--fabric=soft", "--records=500", "--rounds=2", "--seconds=0.1",
-             "--json=" + path, "--memcached=/nonexistent/memcached"});
+  std::vector<std::string> args = {"compare",        FabricFlag(),
+                                   "--rounds=2",     "--records=500",
+                                   "--json=" + path, "--memcached=/nonexistent/memcached",
+                                   "--seconds=0.1"};
+  // On the software device it starts a server of its own.
+  std::unique_ptr<ServerProcess> server;
+  if (FabricName() != "soft") {
+    auto started = ServerProcess::Start();
+    ASSERT_TRUE(started.ok()) << started.status();
+    server = *std::move(started);
+    args.push_back("--server=" + server->address());
+  }
+  const Outcome outcome = Bench(std::move(args));
   ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("apt-get install memcached"));
   std::ifstream file(path);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 
 namespace verbena::testing {
@@ -153,7 +154,7 @@ TEST_F(CliTest, Info) {
   const Json info = Json::parse(json.out);
   EXPECT_GE(info.at("items").get<uint64_t>(), 1U);
   EXPECT_GT(info.at("memory").at("used_bytes").get<uint64_t>(), 0U);
-  EXPECT_EQ(info.at("client").at("fabric"), "soft");
+  EXPECT_EQ(info.at("client").at("fabric"), FabricName());
   const Outcome table = Cli({flag_, "info"});
   EXPECT_EQ(table.code, 0);
   EXPECT_TRUE(Has(table.out, "\nmemory.used_bytes ")) << table.out;
@@ -163,7 +164,7 @@ TEST_F(CliTest, Ping) {
   const Outcome ping = Cli({flag_, "ping"});
   EXPECT_EQ(ping.code, 0) << ping.err;
   EXPECT_TRUE(Has(ping.out, server_->address() + " answered in ")) << ping.out;
-  EXPECT_TRUE(Has(ping.out, "fabric soft")) << ping.out;
+  EXPECT_TRUE(Has(ping.out, "fabric " + FabricName())) << ping.out;
   const Json json = Json::parse(Cli({flag_, "--json", "ping"}).out);
   EXPECT_GT(json["round_trip_us"].get<double>(), 0.0);
 }
@@ -256,10 +257,11 @@ TEST_F(CliTest, FlagsFromAFile) {
 
 TEST(CliWithoutServer, NobodyListens) {
   // Port 1 is nobody's.
-  const Outcome soft = Cli({"--server=127.0.0.1:1", "--fabric=soft", "get", "key"});
-  EXPECT_EQ(soft.code, 3) << soft.err;
-  EXPECT_TRUE(Has(soft.err, "127.0.0.1:1")) << soft.err;
-  const Outcome json = Cli({"--server=127.0.0.1:1", "--fabric=soft", "--json", "get", "key"});
+  const std::string nobody = ServerAddress(1);
+  const Outcome text = Cli({"--server=" + nobody, FabricFlag(), "get", "key"});
+  EXPECT_EQ(text.code, 3) << text.err;
+  EXPECT_TRUE(Has(text.err, nobody)) << text.err;
+  const Outcome json = Cli({"--server=" + nobody, FabricFlag(), "--json", "get", "key"});
   EXPECT_EQ(json.code, 3);
   EXPECT_EQ(Json::parse(json.out)["error"]["exit_status"], 3);
   // An address of another machine, which the software device cannot reach (TEST-NET-1).
@@ -270,7 +272,7 @@ TEST(CliWithoutServer, NobodyListens) {
 TEST(CliWithoutServer, ServerThatIsStoppedInTheMiddle) {
   auto server = ServerProcess::Start();
   ASSERT_TRUE(server.ok()) << server.status();
-  (*server)->process().Signal(SIGSTOP);
+  ASSERT_TRUE((*server)->process().Freeze().ok());
   const auto start = std::chrono::steady_clock::now();
   const Outcome put = Cli({"--server=" + (*server)->address(), "--timeout=300ms", "put", "k", "v"});
   EXPECT_EQ(put.code, 3) << put.err;

@@ -3,15 +3,12 @@
 #include <signal.h>
 
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 #include "verbena/connection.h"
 
@@ -23,16 +20,13 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 using testing::ServerProcess;
 
-Options SoftOptions() {
+Options TestOptions() {
   Options options;
-  options.fabric = "soft";
+  options.fabric = testing::FabricName();
   options.connect_timeout = seconds(60);
   options.operation_timeout = seconds(60);
   return options;
 }
-
-// An error within 2 s is promised; sanitizers and busy machines get more before it is a failure.
-constexpr seconds kSoon{10};
 
 struct Pair {
   std::unique_ptr<ServerProcess> server;
@@ -51,31 +45,8 @@ Pair Start(const Options& options, std::vector<std::string> flags = {}) {
   return pair;
 }
 
-// Whether every thread of a process has stopped: the signal reaches them one after the other.
-bool AllThreadsStopped(pid_t pid) {
-  std::error_code error;
-  for (const auto& task :
-       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", error)) {
-    std::ifstream file(task.path() / "stat");
-    std::string stat;
-    std::getline(file, stat);
-    const size_t name_end = stat.rfind(')');
-    if (name_end == std::string::npos || stat.compare(name_end, 3, ") T") != 0) return false;
-  }
-  return !error;
-}
-
-void Freeze(ServerProcess& server) {
-  server.process().Signal(SIGSTOP);
-  const auto start = steady_clock::now();
-  while (!AllThreadsStopped(server.pid())) {
-    ASSERT_LT(steady_clock::now() - start, testing::kPatience);
-    std::this_thread::yield();
-  }
-}
-
 TEST(ClientFaultsTest, ServerKilledUnderReadsOnly) {
-  const Pair pair = Start(SoftOptions());
+  const Pair pair = Start(TestOptions());
   ASSERT_NE(pair.client, nullptr);
   Connection& client = *pair.client;
   ASSERT_TRUE(client.Put("key", "value").ok());
@@ -84,7 +55,8 @@ TEST(ClientFaultsTest, ServerKilledUnderReadsOnly) {
   pair.server->process().Signal(SIGKILL);
   const auto killed = steady_clock::now();
   absl::Status status;
-  while (status.ok() && steady_clock::now() - killed < kSoon) status = client.Get("key", &value);
+  while (status.ok() && steady_clock::now() - killed < testing::Soon())
+    status = client.Get("key", &value);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_TRUE(absl::IsUnavailable(client.status()));
   // Dead it stays, and says so at once.
@@ -97,7 +69,7 @@ TEST(ClientFaultsTest, ServerKilledUnderReadsOnly) {
 }
 
 TEST(ClientFaultsTest, ServerKilledWithOperationsInFlight) {
-  const Pair pair = Start(SoftOptions());
+  const Pair pair = Start(TestOptions());
   ASSERT_NE(pair.client, nullptr);
   Connection& client = *pair.client;
   const std::string large(1 << 20, 'l');
@@ -133,7 +105,7 @@ TEST(ClientFaultsTest, ServerKilledWithOperationsInFlight) {
   ASSERT_EQ(failed, 0);
   pair.server->process().Signal(SIGKILL);
   const auto killed = steady_clock::now();
-  while (client.status().ok() && steady_clock::now() - killed < kSoon) {
+  while (client.status().ok() && steady_clock::now() - killed < testing::Soon()) {
     fill();
     client.Wait(milliseconds(100));
   }
@@ -146,12 +118,12 @@ TEST(ClientFaultsTest, ServerKilledWithOperationsInFlight) {
 
 // A sleeping wait is woken by the server's death, long before the operation's deadline.
 TEST(ClientFaultsTest, ServerKilledUnderAWait) {
-  Options options = SoftOptions();
+  Options options = TestOptions();
   options.poll_time = std::chrono::microseconds(0);
   const Pair pair = Start(options);
   ASSERT_NE(pair.client, nullptr);
   ASSERT_TRUE(pair.client->Ping().ok());
-  ASSERT_NO_FATAL_FAILURE(Freeze(*pair.server));
+  ASSERT_TRUE(pair.server->process().Freeze().ok());
   absl::Status outcome;
   ASSERT_TRUE(
       pair.client
@@ -162,18 +134,18 @@ TEST(ClientFaultsTest, ServerKilledUnderAWait) {
   pair.server->process().Signal(SIGKILL);
   const auto killed = steady_clock::now();
   EXPECT_EQ(pair.client->Wait(seconds(60)), 1);
-  EXPECT_LT(steady_clock::now() - killed, kSoon);
+  EXPECT_LT(steady_clock::now() - killed, testing::Soon());
   EXPECT_TRUE(absl::IsUnavailable(outcome)) << outcome;
 }
 
 TEST(ClientFaultsTest, FrozenServerMissesTheDeadlineOfChanges) {
-  Options options = SoftOptions();
+  Options options = TestOptions();
   options.operation_timeout = milliseconds(300);
   const Pair pair = Start(options);
   ASSERT_NE(pair.client, nullptr);
   Connection& client = *pair.client;
   ASSERT_TRUE(client.Put("key", "value").ok());
-  ASSERT_NO_FATAL_FAILURE(Freeze(*pair.server));
+  ASSERT_TRUE(pair.server->process().Freeze().ok());
   // READs need no CPU of the server.
   std::string value;
   EXPECT_TRUE(client.Get("key", &value).ok());
@@ -183,20 +155,20 @@ TEST(ClientFaultsTest, FrozenServerMissesTheDeadlineOfChanges) {
   const auto taken = steady_clock::now() - start;
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_GE(taken, milliseconds(300));
-  EXPECT_LT(taken, milliseconds(300) + kSoon);
+  EXPECT_LT(taken, milliseconds(300) + testing::Soon());
   EXPECT_FALSE(client.status().ok());
   pair.server->process().Signal(SIGCONT);
 }
 
 // One operation is late; those that are not learn why they end.
 TEST(ClientFaultsTest, TheOthersLearnWhyTheConnectionWasGivenUp) {
-  Options options = SoftOptions();
+  Options options = TestOptions();
   options.operation_timeout = milliseconds(1000);
   const Pair pair = Start(options);
   ASSERT_NE(pair.client, nullptr);
   Connection& client = *pair.client;
   ASSERT_TRUE(client.Ping().ok());
-  ASSERT_NO_FATAL_FAILURE(Freeze(*pair.server));
+  ASSERT_TRUE(pair.server->process().Freeze().ok());
   absl::Status first;
   absl::Status second;
   ASSERT_TRUE(
@@ -216,18 +188,18 @@ TEST(ClientFaultsTest, TheOthersLearnWhyTheConnectionWasGivenUp) {
 TEST(ClientFaultsTest, ConnectingToAFrozenServerEndsWithTheTimeout) {
   auto server = ServerProcess::Start();
   ASSERT_TRUE(server.ok()) << server.status();
-  ASSERT_NO_FATAL_FAILURE(Freeze(**server));
-  Options options = SoftOptions();
+  ASSERT_TRUE((*server)->process().Freeze().ok());
+  Options options = TestOptions();
   options.connect_timeout = milliseconds(500);
   const auto start = steady_clock::now();
   const absl::Status status = Connection::Connect((*server)->address(), options).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status)) << status;
-  EXPECT_LT(steady_clock::now() - start, milliseconds(500) + kSoon);
+  EXPECT_LT(steady_clock::now() - start, milliseconds(500) + testing::Soon());
   (*server)->process().Signal(SIGCONT);
 }
 
 TEST(ClientFaultsTest, ServerStoppedInOrder) {
-  const Pair pair = Start(SoftOptions());
+  const Pair pair = Start(TestOptions());
   ASSERT_NE(pair.client, nullptr);
   ASSERT_TRUE(pair.client->Put("key", "value").ok());
   const auto stopped = pair.server->Stop();
@@ -238,7 +210,7 @@ TEST(ClientFaultsTest, ServerStoppedInOrder) {
 }
 
 TEST(ClientFaultsTest, OutOfMemoryIsAnErrorAndNothingIsLost) {
-  const Pair pair = Start(SoftOptions(), {"--memory=8MiB"});
+  const Pair pair = Start(TestOptions(), {"--memory=8MiB"});
   ASSERT_NE(pair.client, nullptr);
   Connection& client = *pair.client;
   const std::string value(1000, 'v');

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 #include "verbena/connection.h"
 
@@ -22,9 +23,9 @@ namespace {
 using std::chrono::milliseconds;
 using testing::ServerProcess;
 
-Options SoftOptions() {
+Options TestOptions() {
   Options options;
-  options.fabric = "soft";
+  options.fabric = testing::FabricName();
   // Sanitizers and busy machines are slow; nothing here is about deadlines.
   options.connect_timeout = std::chrono::seconds(60);
   options.operation_timeout = std::chrono::seconds(60);
@@ -55,7 +56,7 @@ class ClientTest : public ::testing::Test {
   }
   void SetUp() override { ASSERT_NE(server_, nullptr); }
 
-  static std::unique_ptr<Connection> Connect(const Options& options = SoftOptions()) {
+  static std::unique_ptr<Connection> Connect(const Options& options = TestOptions()) {
     auto connection = Connection::Connect(server_->address(), options);
     EXPECT_TRUE(connection.ok()) << connection.status();
     return connection.ok() ? *std::move(connection) : nullptr;
@@ -73,7 +74,7 @@ ServerProcess* ClientTest::server_ = nullptr;
 TEST_F(ClientTest, SaysWhatItIsConnectedTo) {
   auto client = Connect();
   ASSERT_NE(client, nullptr);
-  EXPECT_EQ(client->fabric(), "soft");
+  EXPECT_EQ(client->fabric(), testing::FabricName());
   EXPECT_FALSE(client->device().empty());
   EXPECT_NE(client->server_epoch(), 0u);
   EXPECT_GE(client->limits().max_key_size, 1024u);
@@ -87,11 +88,12 @@ TEST_F(ClientTest, SaysWhatItIsConnectedTo) {
   EXPECT_EQ(info->front(), '{');
 }
 
-TEST_F(ClientTest, AutoTakesTheSoftwareDeviceHere) {
-  Options options = SoftOptions();
+TEST_F(ClientTest, AutoTakesTheFabricOfTheAddress) {
+  Options options = TestOptions();
   options.fabric = "auto";
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
+  EXPECT_EQ(client->fabric(), testing::FabricName());
   EXPECT_TRUE(client->Ping().ok());
 }
 
@@ -180,7 +182,7 @@ TEST_F(ClientTest, ValuesOfAllSizes) {
 
 // Answered by the server's CPU: values that fit a message, and locations of those that do not.
 TEST_F(ClientTest, WithoutOneSidedReads) {
-  Options options = SoftOptions();
+  Options options = TestOptions();
   options.one_sided_reads = false;
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
@@ -200,9 +202,9 @@ TEST_F(ClientTest, WithoutOneSidedReads) {
 TEST_F(ClientTest, ManyKeysAcrossSplits) {
   auto client = Connect();
   ASSERT_NE(client, nullptr);
-  constexpr int kKeys = 30000;
+  const int keys = testing::Scaled(30000, 500);
   int failed = 0;
-  for (int i = 0; i < kKeys; ++i) {
+  for (int i = 0; i < keys; ++i) {
     while (client->in_flight() >= 60) client->Wait(milliseconds(1000));
     const std::string text = "value-" + std::to_string(i);
     ASSERT_TRUE(client
@@ -217,11 +219,11 @@ TEST_F(ClientTest, ManyKeysAcrossSplits) {
   std::string value;
   for (int round = 0; round < 2; ++round) {
     const ConnectionStats before = client->stats();
-    for (int i = 0; i < kKeys; ++i) {
+    for (int i = 0; i < keys; ++i) {
       ASSERT_TRUE(client->Get(Key(i), &value).ok());
       ASSERT_EQ(value, "value-" + std::to_string(i));
     }
-    const double reads = static_cast<double>(client->stats().reads - before.reads) / kKeys;
+    const double reads = static_cast<double>(client->stats().reads - before.reads) / keys;
     if (round == 1) {
       EXPECT_LE(reads, 1.02) << "with the index cached";
     }
@@ -230,19 +232,19 @@ TEST_F(ClientTest, ManyKeysAcrossSplits) {
 }
 
 TEST_F(ClientTest, WithoutCache) {
-  Options options = SoftOptions();
+  Options options = TestOptions();
   options.cache_bytes = 0;
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
-  constexpr int kKeys = 2000;
-  for (int i = 0; i < kKeys; ++i) ASSERT_TRUE(client->Put(Key(i), std::to_string(i)).ok());
+  const int keys = testing::Scaled(2000, 100);
+  for (int i = 0; i < keys; ++i) ASSERT_TRUE(client->Put(Key(i), std::to_string(i)).ok());
   const ConnectionStats before = client->stats();
   std::string value;
-  for (int i = 0; i < kKeys; ++i) {
+  for (int i = 0; i < keys; ++i) {
     ASSERT_TRUE(client->Get(Key(i), &value).ok());
     ASSERT_EQ(value, std::to_string(i));
   }
-  const double reads = static_cast<double>(client->stats().reads - before.reads) / kKeys;
+  const double reads = static_cast<double>(client->stats().reads - before.reads) / keys;
   EXPECT_LE(reads, 2.1);
   EXPECT_EQ(client->stats().cache_hits, 0u);
 }
@@ -254,7 +256,7 @@ TEST_F(ClientTest, TwoClientsSeeEachOthersWrites) {
   ASSERT_NE(two, nullptr);
   std::string value;
   std::mt19937_64 random(4);
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < testing::Scaled(500, 50); ++round) {
     Connection& writer = round % 2 == 0 ? *one : *two;
     Connection& reader = round % 2 == 0 ? *two : *one;
     const std::string key = Key(round % 7);
@@ -277,7 +279,7 @@ TEST_F(ClientTest, TwoClientsSeeEachOthersWrites) {
 // model; large values among them.
 TEST_F(ClientTest, PipelinedMixture) {
   for (const uint32_t depth : {1u, 3u, 64u, 300u}) {
-    Options options = SoftOptions();
+    Options options = TestOptions();
     options.depth = depth;
     auto client = Connect(options);
     ASSERT_NE(client, nullptr);
@@ -288,7 +290,7 @@ TEST_F(ClientTest, PipelinedMixture) {
     std::vector<bool> busy(kKeys, false);
     int finished = 0;
     int submitted = 0;
-    for (int i = 0; i < 4000; ++i) {
+    for (int i = 0; i < testing::Scaled(4000, 300); ++i) {
       const int k = static_cast<int>(random() % kKeys);
       const std::string key = Key(k);
       while (busy[static_cast<size_t>(k)] || client->in_flight() == depth) {
@@ -343,7 +345,7 @@ TEST_F(ClientTest, PipelinedMixture) {
 
 // A callback may submit, also when the depth has just been full; the value it was given stays.
 TEST_F(ClientTest, CallbacksSubmit) {
-  Options options = SoftOptions();
+  Options options = TestOptions();
   options.depth = 4;
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
@@ -378,7 +380,7 @@ TEST_F(ClientTest, CallbacksSubmit) {
 }
 
 TEST_F(ClientTest, MoreThanTheDepthIsRefused) {
-  Options options = SoftOptions();
+  Options options = TestOptions();
   options.depth = 8;
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
@@ -418,12 +420,12 @@ TEST_F(ClientTest, WaitEndsWithItsTimeOrACallback) {
 }
 
 TEST_F(ClientTest, SleepsAtOnceIfToldSo) {
-  Options options = SoftOptions();
+  Options options = TestOptions();
   options.poll_time = std::chrono::microseconds(0);
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
   std::string value;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < testing::Scaled(200, 20); ++i) {
     ASSERT_TRUE(client->Put(Key(i), std::to_string(i)).ok());
     ASSERT_TRUE(client->Get(Key(i), &value).ok());
     ASSERT_EQ(value, std::to_string(i));
@@ -431,7 +433,7 @@ TEST_F(ClientTest, SleepsAtOnceIfToldSo) {
 }
 
 TEST_F(ClientTest, EveryCallbackOnceOnDestruction) {
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < testing::Scaled(20, 3); ++round) {
     auto client = Connect();
     ASSERT_NE(client, nullptr);
     std::vector<int> calls(64, 0);
@@ -467,7 +469,7 @@ TEST_F(ClientTest, EveryCallbackOnceOnDestruction) {
 
 TEST_F(ClientTest, WrongOptionsAndAddresses) {
   const auto code = [](std::string_view address, auto change) {
-    Options options = SoftOptions();
+    Options options = TestOptions();
     change(options);
     return Connection::Connect(address, options).status().code();
   };
@@ -479,9 +481,9 @@ TEST_F(ClientTest, WrongOptionsAndAddresses) {
   EXPECT_EQ(code(address, [](Options& o) { o.operation_timeout = milliseconds(0); }),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code("nonsense", [](Options&) {}), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code("127.0.0.1:0", [](Options&) {}), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(testing::ServerAddress(0), [](Options&) {}), absl::StatusCode::kInvalidArgument);
   // Nobody listens on the discard port.
-  EXPECT_EQ(code("127.0.0.1:9", [](Options&) {}), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(code(testing::ServerAddress(9), [](Options&) {}), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

@@ -1,76 +1,30 @@
 #include "tests/integration/process.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/macros.h"
 #include "common/base/text.h"
+#include "tests/integration/fabric_under_test.h"
+#include "tests/integration/local_process.h"
+#include "tests/integration/remote_process.h"
 
 namespace verbena::testing {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-// Between looks at things that give no event (a child's end, a file's appearance).
-constexpr std::chrono::milliseconds kLook{5};
-
-struct Pipe {
-  UniqueFd read;
-  UniqueFd write;
-};
-
-absl::StatusOr<Pipe> MakePipe() {
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) {
-    return absl::InternalError(absl::StrCat("pipe2: ", std::strerror(errno)));
-  }
-  Pipe made;
-  made.read = UniqueFd(fds[0]);
-  made.write = UniqueFd(fds[1]);
-  return made;
-}
-
-std::vector<std::string> MergedEnvironment(
-    const std::vector<std::pair<std::string, std::string>>& added) {
-  std::vector<std::string> merged;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('='));
-    const bool replaced = std::any_of(added.begin(), added.end(),
-                                      [&](const auto& pair) { return pair.first == name; });
-    if (!replaced) merged.emplace_back(text);
-  }
-  for (const auto& [name, value] : added) merged.push_back(absl::StrCat(name, "=", value));
-  return merged;
-}
-
-std::vector<char*> Pointers(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// Appends what is there; false at the end of the stream.
-bool ReadSome(int fd, std::string* text) {
-  std::array<char, 4096> buffer;
-  const ssize_t got = read(fd, buffer.data(), buffer.size());
-  if (got > 0) text->append(buffer.data(), static_cast<size_t>(got));
-  return got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN));
+// What the server's log says last before it serves: " ready ADDR:PORT" and the line's end. Empty if
+// that is not in `log`.
+std::string AddressInLog(std::string_view log) {
+  constexpr std::string_view kReady = " ready ";
+  const size_t found = log.find(kReady);
+  if (found == std::string_view::npos) return {};
+  log.remove_prefix(found + kReady.size());
+  const size_t end = log.find('\n');
+  return std::string(end == std::string_view::npos ? "" : log.substr(0, end));
 }
 
 }  // namespace
@@ -81,221 +35,39 @@ std::string ProgramPath(std::string_view name) {
 }
 
 absl::StatusOr<std::unique_ptr<Process>> Process::Start(ProcessOptions options) {
-  if (access(options.program.c_str(), X_OK) != 0) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot run ", options.program, ": ", std::strerror(errno)));
+  const char* agent = std::getenv("VERBENA_TEST_AGENT");
+  if (options.host == Host::kServer && agent != nullptr && *agent != '\0') {
+    return RemoteProcess::Start(agent, options);
   }
-  absl::StatusOr<Pipe> in = MakePipe();
-  absl::StatusOr<Pipe> out = MakePipe();
-  absl::StatusOr<Pipe> err = MakePipe();
-  if (!in.ok() || !out.ok() || !err.ok()) return absl::InternalError("no pipes");
-  std::vector<std::string> words = {options.program};
-  words.insert(words.end(), options.args.begin(), options.args.end());
-  std::vector<std::string> environment = MergedEnvironment(options.environment);
-  const std::vector<char*> argv = Pointers(words);
-  const std::vector<char*> envp = Pointers(environment);
-  const pid_t parent = getpid();
-
-  const pid_t pid = fork();
-  if (pid < 0) return absl::InternalError(absl::StrCat("fork: ", std::strerror(errno)));
-  if (pid == 0) {
-    // Only async-signal-safe calls from here on.
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(127);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    dup2(in->read.get(), STDIN_FILENO);
-    dup2(out->write.get(), STDOUT_FILENO);
-    dup2(err->write.get(), STDERR_FILENO);
-    execve(argv[0], argv.data(), envp.data());
-    _exit(127);
-  }
-  std::unique_ptr<Process> process(new Process);
-  process->name_ = options.program;
-  process->pid_ = pid;
-  process->input_ = std::move(in->write);
-  process->out_pipe_ = std::move(out->read);
-  process->err_pipe_ = std::move(err->read);
-  process->stop_ = UniqueFd(eventfd(0, EFD_CLOEXEC));
-  process->input_text_ = std::move(options.input);
-  process->keep_input_open_ = options.keep_input_open;
-  process->capture_ = std::thread([self = process.get()] { self->Capture(); });
-  return process;
+  return LocalProcess::Start(std::move(options));
 }
 
 absl::StatusOr<std::unique_ptr<Process>> Process::Run(ProcessOptions options,
                                                       std::chrono::milliseconds patience) {
-  absl::StatusOr<std::unique_ptr<Process>> process = Start(std::move(options));
-  if (!process.ok()) return process.status();
-  if (absl::StatusOr<ExitStatus> exit = (*process)->WaitForExit(patience); !exit.ok()) {
-    return exit.status();
-  }
+  VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<Process> process, Start(std::move(options)));
+  VERBENA_RETURN_IF_ERROR(process->WaitForExit(patience).status());
   return process;
 }
 
-Process::~Process() {
-  Signal(SIGKILL);
-  {
-    std::unique_lock lock(mutex_);
-    if (!reaped_) {
-      int status = 0;
-      while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-      }
-      reaped_ = true;
-    }
-  }
-  const uint64_t one = 1;
-  if (write(stop_.get(), &one, sizeof(one)) < 0) std::abort();  // an eventfd takes 8 bytes
-  capture_.join();
-}
-
-// Moves bytes between the pipes and the strings until both outputs have ended.
-void Process::Capture() {
-  signal(SIGPIPE, SIG_IGN);  // a child may not read its input
-  fcntl(input_.get(), F_SETFL, O_NONBLOCK);
-  size_t written = 0;
-  bool out_open = true;
-  bool err_open = true;
-  bool writing = !input_text_.empty();
-  if (!writing && !keep_input_open_) CloseInput();
-  while (out_open || err_open) {
-    pollfd fds[4] = {{out_open ? out_pipe_.get() : -1, POLLIN, 0},
-                     {err_open ? err_pipe_.get() : -1, POLLIN, 0},
-                     {writing ? input_.get() : -1, POLLOUT, 0},
-                     {stop_.get(), POLLIN, 0}};
-    if (poll(fds, 4, -1) < 0) continue;
-    if (fds[3].revents != 0) break;
-    {
-      const std::lock_guard lock(mutex_);
-      if (fds[0].revents != 0) out_open = ReadSome(out_pipe_.get(), &out_);
-      if (fds[1].revents != 0) err_open = ReadSome(err_pipe_.get(), &err_);
-      output_ended_ = !out_open && !err_open;
-    }
-    changed_.notify_all();
-    if (fds[2].revents != 0) {
-      const ssize_t sent =
-          write(input_.get(), input_text_.data() + written, input_text_.size() - written);
-      if (sent > 0) written += static_cast<size_t>(sent);
-      const bool failed = sent < 0 && errno != EAGAIN && errno != EINTR;
-      if (failed || written == input_text_.size()) {
-        writing = false;
-        if (!keep_input_open_) CloseInput();
-      }
-    }
-  }
-}
-
-void Process::CloseInput() {
-  const std::lock_guard lock(mutex_);
-  input_.Reset();
-}
-
-std::string Process::out() const {
-  const std::lock_guard lock(mutex_);
-  return out_;
-}
-
-std::string Process::err() const {
-  const std::lock_guard lock(mutex_);
-  return err_;
-}
-
-std::string Process::Transcript() const {
-  return absl::StrCat(name_, "\n--- stdout\n", out_, "--- stderr\n", err_);
-}
-
-absl::Status Process::WaitForOutput(std::string_view text, std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  const auto found = [&] {
-    return out_.find(text) != std::string::npos || err_.find(text) != std::string::npos;
-  };
-  const bool settled = changed_.wait_for(lock, patience, [&] { return found() || output_ended_; });
-  if (found()) return absl::OkStatus();
-  const std::string message =
-      absl::StrCat("no '", ToAbsl(text), "' in the output of ", Transcript());
-  return settled ? absl::AbortedError(message) : absl::DeadlineExceededError(message);
-}
-
-void Process::Signal(int signal) {
-  const std::lock_guard lock(mutex_);
-  if (!reaped_) kill(pid_, signal);
-}
-
-bool Process::ReapLocked() {
-  if (reaped_) return true;
-  int status = 0;
-  if (waitpid(pid_, &status, WNOHANG) != pid_) return false;
-  reaped_ = true;
-  exit_.exited = WIFEXITED(status);
-  if (exit_.exited) {
-    exit_.code = WEXITSTATUS(status);
-  } else {
-    exit_.signal = WTERMSIG(status);
-  }
-  return true;
-}
-
-absl::StatusOr<ExitStatus> Process::WaitForExit(std::chrono::milliseconds patience) {
-  const auto deadline = Clock::now() + patience;
-  std::unique_lock lock(mutex_);
-  while (!ReapLocked()) {
-    if (Clock::now() >= deadline) {
-      return absl::DeadlineExceededError(absl::StrCat("still running: ", Transcript()));
-    }
-    changed_.wait_for(lock, kLook);
-  }
-  // Its last words may still be in the pipes; a grandchild may hold them open for ever.
-  changed_.wait_for(lock, std::chrono::seconds(2), [&] { return output_ended_; });
-  return exit_;
-}
-
-absl::StatusOr<std::chrono::nanoseconds> Process::CpuTime() const {
-  clockid_t clock;
-  timespec used;
-  if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &used) != 0) {
-    return absl::NotFoundError("the process is gone");
-  }
-  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
-}
-
-absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
-    std::vector<std::string> flags) {
+absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(std::vector<std::string> flags,
+                                                                    Host host) {
   std::unique_ptr<ServerProcess> server(new ServerProcess);
-  std::string folder = (std::filesystem::temp_directory_path() / "verbena-test-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) {
-    return absl::InternalError(absl::StrCat("mkdtemp ", folder, ": ", std::strerror(errno)));
-  }
-  server->folder_ = folder;
-  const std::string port_file = folder + "/port";
   ProcessOptions options;
   options.program = ProgramPath("verbena-server");
-  options.args = {"--listen=127.0.0.1:0", "--fabric=soft", "--memory=64MiB", "--workers=1",
-                  absl::StrCat("--port_file=", port_file)};
+  options.args = {"--listen=" + (host == Host::kServer ? ServerAddress() : LocalAddress()),
+                  FabricFlag(), "--memory=64MiB", "--workers=1"};
   options.args.insert(options.args.end(), flags.begin(), flags.end());
-  absl::StatusOr<std::unique_ptr<Process>> process = Process::Start(std::move(options));
-  if (!process.ok()) return process.status();
-  server->process_ = *std::move(process);
-  // The port file is renamed into place, so it is complete as soon as it is there.
-  const auto deadline = Clock::now() + kPatience;
+  options.host = host;
+  VERBENA_ASSIGN_OR_RETURN(server->process_, Process::Start(std::move(options)));
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (server->address_.empty()) {
-    std::ifstream file(port_file);
-    if (std::getline(file, server->address_) && !server->address_.empty()) break;
-    absl::StatusOr<ExitStatus> exit = server->process_->WaitForExit(kLook);
-    if (exit.ok()) {
-      return absl::AbortedError(absl::StrCat("verbena-server ended with code ", exit->code,
-                                             " and signal ", exit->signal, ":\n",
-                                             server->process_->err()));
+    VERBENA_RETURN_IF_ERROR(server->process_->WaitForOutput(" ready "));
+    if (std::chrono::steady_clock::now() > deadline) {
+      return absl::DeadlineExceededError("the server does not finish its line");
     }
-    if (Clock::now() > deadline) return exit.status();
+    server->address_ = AddressInLog(server->process_->err());
   }
   return server;
-}
-
-ServerProcess::~ServerProcess() {
-  process_.reset();
-  std::error_code ignored;
-  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
 absl::StatusOr<ExitStatus> ServerProcess::Stop() {

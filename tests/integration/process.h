@@ -1,21 +1,15 @@
 // Programs under test, run as processes of their own.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/base/unique_fd.h"
 
 namespace verbena::testing {
 
@@ -27,12 +21,20 @@ inline constexpr std::chrono::seconds kPatience{60};
 // overrides the folder that the build used.
 std::string ProgramPath(std::string_view name);
 
+// Where a program runs.
+enum class Host {
+  kHere,    // beside the test
+  kServer,  // where servers run: on the host of the agent (process_agent) at VERBENA_TEST_AGENT, if
+            // that is set, else here as well
+};
+
 struct ProcessOptions {
   std::string program;                                                // path
-  std::vector<std::string> args;                                      // without the program itself
-  std::vector<std::pair<std::string, std::string>> environment = {};  // added to this process's
+  std::vector<std::string> args = {};                                 // without the program itself
+  std::vector<std::pair<std::string, std::string>> environment = {};  // added to what is there
   std::string input = {};        // written to its standard input
   bool keep_input_open = false;  // else its standard input ends after `input`
+  Host host = Host::kHere;
 };
 
 // What became of a process.
@@ -42,8 +44,9 @@ struct ExitStatus {
   int signal = 0;
 };
 
-// One child process with its output captured. The destructor kills it (SIGKILL) and reaps it; it
-// also dies with the thread that started it. Thread-safe but for the destructor.
+// One process with its output captured. The destructor kills it (SIGKILL) and reaps it; it also
+// dies with the thread that started it or, on another host, with the connection to its agent.
+// Thread-safe but for the destructor.
 class Process {
  public:
   // NotFound if the program is not there or cannot be run.
@@ -51,65 +54,45 @@ class Process {
   // Runs to the end; DeadlineExceeded (and killed) if that takes longer than `patience`.
   static absl::StatusOr<std::unique_ptr<Process>> Run(
       ProcessOptions options, std::chrono::milliseconds patience = kPatience);
-  ~Process();
+  virtual ~Process() = default;
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  pid_t pid() const { return pid_; }
   // All that it has written so far.
-  std::string out() const;
-  std::string err() const;
+  virtual std::string out() const = 0;
+  virtual std::string err() const = 0;
 
   // Waits until standard output or standard error contains `text`. DeadlineExceeded, or Aborted if
   // the process ended without writing it; both with all that it wrote.
-  absl::Status WaitForOutput(std::string_view text, std::chrono::milliseconds patience = kPatience);
+  virtual absl::Status WaitForOutput(std::string_view text, std::chrono::milliseconds patience) = 0;
+  absl::Status WaitForOutput(std::string_view text) { return WaitForOutput(text, kPatience); }
   // Sends a signal, unless it has been reaped.
-  void Signal(int signal);
+  virtual void Signal(int signal) = 0;
+  // SIGSTOP; returns once every thread has stopped.
+  virtual absl::Status Freeze() = 0;
   // Reaps it. DeadlineExceeded with all that it wrote.
-  absl::StatusOr<ExitStatus> WaitForExit(std::chrono::milliseconds patience = kPatience);
+  virtual absl::StatusOr<ExitStatus> WaitForExit(std::chrono::milliseconds patience) = 0;
+  absl::StatusOr<ExitStatus> WaitForExit() { return WaitForExit(kPatience); }
   // Closes its standard input (with keep_input_open, once `input` has been read).
-  void CloseInput();
+  virtual void CloseInput() = 0;
   // Processor time that it has used so far, all threads, user and system.
-  absl::StatusOr<std::chrono::nanoseconds> CpuTime() const;
+  virtual absl::StatusOr<std::chrono::nanoseconds> CpuTime() const = 0;
 
- private:
+ protected:
   Process() = default;
-  void Capture();
-  std::string Transcript() const;
-  // With `mutex_` held.
-  bool ReapLocked();
-
-  std::string name_;
-  pid_t pid_ = -1;
-  UniqueFd input_;
-  UniqueFd out_pipe_;
-  UniqueFd err_pipe_;
-  UniqueFd stop_;  // eventfd: ends the capturing thread
-  std::string input_text_;
-  bool keep_input_open_ = false;
-  std::thread capture_;
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::string out_;
-  std::string err_;
-  bool output_ended_ = false;
-  bool reaped_ = false;
-  ExitStatus exit_;
 };
 
-// A verbena-server on 127.0.0.1 with a free port, on the software device. Small (64 MiB, one
-// worker) unless `flags` say otherwise: they come last and win.
+// A verbena-server with a free port on the fabric under test. Small (64 MiB, one worker) unless
+// `flags` say otherwise: they come last and win.
 class ServerProcess {
  public:
   // Returns when the server is ready to serve.
-  static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(std::vector<std::string> flags = {});
-  ~ServerProcess();
+  static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(std::vector<std::string> flags = {},
+                                                              Host host = Host::kServer);
 
-  // "127.0.0.1:PORT"
+  // "ADDR:PORT"
   const std::string& address() const { return address_; }
   Process& process() { return *process_; }
-  pid_t pid() const { return process_->pid(); }
   // SIGTERM and the exit status.
   absl::StatusOr<ExitStatus> Stop();
 
@@ -118,7 +101,6 @@ class ServerProcess {
 
   std::unique_ptr<Process> process_;
   std::string address_;
-  std::string folder_;  // temporary, with the port file
 };
 
 }  // namespace verbena::testing

@@ -8,9 +8,9 @@
 #include <string>
 #include <thread>
 
-#include "common/softverbs/softverbs.h"
 #include "common/verbs/fault_verbs.h"
 #include "server/server.h"
+#include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 #include "tests/integration/raw_client.h"
 
@@ -25,7 +25,7 @@ using wire::ResultCode;
 
 ServerConfig SmallConfig(verbs::VerbsApi& api) {
   ServerConfig config;
-  config.listen = *NetAddress::Parse("127.0.0.1:0");
+  config.listen = *NetAddress::Parse(LocalAddress());
   config.memory = 16 << 20;
   config.huge_pages = false;
   config.queues = {.workers = 2, .max_connections = 8, .srq_depth = 128};
@@ -45,11 +45,11 @@ bool Eventually(Condition&& condition) {
 }
 
 TEST(ServerInProcess, SilentConnectionsAreProbedThreeTimes) {
-  ServerConfig config = SmallConfig(softverbs::SoftVerbs());
+  ServerConfig config = SmallConfig(Fabric());
   config.silence_seconds = 1;
   auto server = Server::Start(config);
   ASSERT_TRUE(server.ok()) << server.status().ToString();
-  auto client = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address());
+  auto client = RawClient::ConnectAndGreet(Fabric(), (*server)->address());
   ASSERT_TRUE(client.ok()) << client.status().ToString();
   for (int i = 0; i < 3; ++i) {
     const auto probe = (*client)->Receive();
@@ -64,23 +64,23 @@ TEST(ServerInProcess, SilentConnectionsAreProbedThreeTimes) {
 }
 
 TEST(ServerInProcess, ASilentStrangerIsShownTheDoor) {
-  ServerConfig config = SmallConfig(softverbs::SoftVerbs());
+  ServerConfig config = SmallConfig(Fabric());
   config.silence_seconds = 1;
   auto server = Server::Start(config);
   ASSERT_TRUE(server.ok()) << server.status().ToString();
-  auto client = RawClient::Connect(softverbs::SoftVerbs(), (*server)->address());
+  auto client = RawClient::Connect(Fabric(), (*server)->address());
   ASSERT_TRUE(client.ok()) << client.status().ToString();
   EXPECT_TRUE((*client)->WaitClosed().ok());
   EXPECT_TRUE(Eventually([&] { return (*server)->network().connections() == 0; }));
 }
 
 TEST(ServerInProcess, StopTellsClientsAndFreesEverything) {
-  verbs::FaultVerbs counted(softverbs::SoftVerbs());
+  verbs::FaultVerbs counted(Fabric());
   auto server = Server::Start(SmallConfig(counted));
   ASSERT_TRUE(server.ok()) << server.status().ToString();
   RawClientOptions options;
   options.value_memory = 1 << 20;
-  auto client = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address(), options);
+  auto client = RawClient::ConnectAndGreet(Fabric(), (*server)->address(), options);
   ASSERT_TRUE(client.ok()) << client.status().ToString();
   EXPECT_EQ((*client)->PutByReference("key", std::string(1 << 20, 'v'))->code(), ResultCode::kOk);
   EXPECT_TRUE((*server)->Stop(absl::Seconds(30)));
@@ -95,7 +95,7 @@ TEST(ServerInProcess, StopTellsClientsAndFreesEverything) {
 TEST(ServerInProcess, AnyCallMayFailAtTheStart) {
   int failed = 0;
   for (uint64_t n = 1;; ++n) {
-    verbs::FaultVerbs faults(softverbs::SoftVerbs());
+    verbs::FaultVerbs faults(Fabric());
     faults.FailNth(n, ENOMEM);
     auto server = Server::Start(SmallConfig(faults));
     const bool fired = faults.fired();
@@ -115,16 +115,16 @@ TEST(ServerInProcess, AnyCallMayFailAtTheStart) {
 
 // Whichever call fails while a client connects: that client may fail, the next one does not.
 TEST(ServerInProcess, AnyCallMayFailWhileAClientConnects) {
-  verbs::FaultVerbs faults(softverbs::SoftVerbs());
+  verbs::FaultVerbs faults(Fabric());
   auto server = Server::Start(SmallConfig(faults));
   ASSERT_TRUE(server.ok()) << server.status().ToString();
   for (uint64_t n = 1; n < 50; ++n) {
     faults.FailNth(n, ENOMEM);
-    { auto unlucky = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address()); }
+    { auto unlucky = RawClient::ConnectAndGreet(Fabric(), (*server)->address()); }
     ASSERT_TRUE(Eventually([&] { return (*server)->network().connections() == 0; })) << n;
     const bool fired = faults.fired();
     faults.Clear();
-    auto lucky = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address());
+    auto lucky = RawClient::ConnectAndGreet(Fabric(), (*server)->address());
     ASSERT_TRUE(lucky.ok()) << n << ": " << lucky.status().ToString();
     EXPECT_EQ((*lucky)->Call(OpCode::kPut, "key", "value")->code(), ResultCode::kOk);
     lucky->reset();

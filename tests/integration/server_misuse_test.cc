@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/softverbs/softverbs.h"
+#include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 #include "tests/integration/raw_client.h"
 
@@ -23,12 +23,6 @@ using wire::OpCode;
 using wire::RejectReason;
 using wire::ResultCode;
 using Clock = std::chrono::steady_clock;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(VERBENA_TSAN)
-constexpr std::chrono::seconds kSoon{20};
-#else
-constexpr std::chrono::seconds kSoon{2};
-#endif
 
 std::vector<uint8_t> ProperData(uint16_t protocol = wire::kProtocolVersion,
                                 std::string_view tenant = "default") {
@@ -49,7 +43,7 @@ class Misuse : public ::testing::Test {
     server_ = *std::move(started);
   }
   std::unique_ptr<RawClient> Client(const RawClientOptions& options = {}) {
-    auto client = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), server_->address(), options);
+    auto client = RawClient::ConnectAndGreet(Fabric(), server_->address(), options);
     EXPECT_TRUE(client.ok()) << client.status().ToString();
     return client.ok() ? *std::move(client) : nullptr;
   }
@@ -58,8 +52,7 @@ class Misuse : public ::testing::Test {
     std::optional<wire::RejectData> reject;
     RawClientOptions options;
     options.private_data = data;
-    const auto client =
-        RawClient::Connect(softverbs::SoftVerbs(), server_->address(), options, &reject);
+    const auto client = RawClient::Connect(Fabric(), server_->address(), options, &reject);
     EXPECT_FALSE(client.ok());
     return reject;
   }
@@ -121,7 +114,7 @@ TEST_F(Misuse, OneConnectionTooMany) {
   EXPECT_THAT(reject->text, AllOf(HasSubstr("2 connections"), HasSubstr("--max_connections")));
   // A place that is given back can be taken again.
   second.reset();
-  EXPECT_LT(TimeUntilConnections(*first, 1), kSoon);
+  EXPECT_LT(TimeUntilConnections(*first, 1), Soon());
   EXPECT_NE(Client(), nullptr);
 }
 
@@ -165,7 +158,7 @@ TEST_F(Misuse, GarbageInMessagesEndsOnlyThatConnection) {
 
 TEST_F(Misuse, WithoutHello) {
   StartServer();
-  auto client = RawClient::Connect(softverbs::SoftVerbs(), server_->address());
+  auto client = RawClient::Connect(Fabric(), server_->address());
   ASSERT_TRUE(client.ok());
   ASSERT_TRUE((*client)->Send((*client)->Request(OpCode::kPing, "", "x")).ok());
   EXPECT_TRUE((*client)->WaitClosed().ok());
@@ -174,7 +167,7 @@ TEST_F(Misuse, WithoutHello) {
 
 TEST_F(Misuse, HelloWithTinyReceives) {
   StartServer();
-  auto client = RawClient::Connect(softverbs::SoftVerbs(), server_->address());
+  auto client = RawClient::Connect(Fabric(), server_->address());
   ASSERT_TRUE(client.ok());
   wire::Hello hello{.receive_size = 16, .receive_count = 8};
   const auto request = (*client)->Request(OpCode::kHello, "",
@@ -189,7 +182,7 @@ TEST_F(Misuse, MoreRequestsThanGranted) {
   auto greedy = Client();
   const std::vector<uint8_t> request = greedy->Request(OpCode::kPing, "", "x");
   // The server finds them all at once.
-  server_->process().Signal(SIGSTOP);
+  ASSERT_TRUE(server_->process().Freeze().ok());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(greedy->Send(request).ok());
   server_->process().Signal(SIGCONT);
   EXPECT_TRUE(greedy->WaitClosed().ok());
@@ -205,7 +198,7 @@ TEST_F(Misuse, GrantGrowsWithTheWishAndAllowsThatMany) {
   const auto response = client->Receive();
   ASSERT_TRUE(response.ok());
   EXPECT_EQ(response->header.grant, 32);
-  server_->process().Signal(SIGSTOP);
+  ASSERT_TRUE(server_->process().Freeze().ok());
   for (int i = 0; i < 32; ++i) {
     ASSERT_TRUE(client->Send(client->Request(OpCode::kPing, "", "x")).ok());
   }
@@ -224,7 +217,7 @@ TEST_F(Misuse, KilledInTheMiddleOfPuts) {
     ASSERT_TRUE(running.ok()) << running.ToString();
     EXPECT_EQ(Info(*witness)["connections"], 2);
     (*client)->Signal(SIGKILL);
-    EXPECT_LT(TimeUntilConnections(*witness, 1), kSoon) << mode;
+    EXPECT_LT(TimeUntilConnections(*witness, 1), Soon()) << mode;
     EXPECT_EQ(witness->Call(OpCode::kPut, "after", "value")->code(), ResultCode::kOk);
   }
 }
@@ -245,7 +238,7 @@ TEST_F(Misuse, CreditsOfAKilledClientComeBack) {
   };
   EXPECT_EQ(wish(), 1);
   (*client)->Signal(SIGKILL);
-  EXPECT_LT(TimeUntilConnections(*witness, 1), kSoon);
+  EXPECT_LT(TimeUntilConnections(*witness, 1), Soon());
   EXPECT_EQ(wish(), 32);
 }
 
@@ -282,7 +275,7 @@ TEST_F(Misuse, ReferenceToMemoryThatIsNotThere) {
   ASSERT_TRUE(
       client->Send(client->ReferenceRequest("key", 1 << 20, 0, /*rkey_change=*/0x100)).ok());
   EXPECT_TRUE(client->WaitClosed().ok());
-  EXPECT_LT(TimeUntilConnections(*witness, 1), kSoon);
+  EXPECT_LT(TimeUntilConnections(*witness, 1), Soon());
   const auto info = Info(*witness);
   EXPECT_EQ(info["counters"]["connections_closed"]["read_failed"], 1);
   // Nothing of the value is left.

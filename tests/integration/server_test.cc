@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -10,10 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/softverbs/softverbs.h"
+#include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 #include "tests/integration/raw_client.h"
 
@@ -33,8 +35,9 @@ struct Ended {
 };
 
 // Runs a server that is expected to refuse to start.
-Ended RunServer(std::vector<std::string> flags) {
-  auto process = Process::Start({.program = ProgramPath("verbena-server"), .args = flags});
+Ended RunServer(std::vector<std::string> flags, Host host = Host::kServer) {
+  auto process = Process::Start(
+      {.program = ProgramPath("verbena-server"), .args = std::move(flags), .host = host});
   EXPECT_TRUE(process.ok()) << process.status().ToString();
   if (!process.ok()) return {};
   const auto exit = (*process)->WaitForExit();
@@ -50,7 +53,7 @@ struct BadFlag {
 class BadFlagTest : public ::testing::TestWithParam<BadFlag> {};
 
 TEST_P(BadFlagTest, IsRefusedWithNameAndRange) {
-  const Ended ended = RunServer({"--fabric=soft", "--listen=127.0.0.1:0", GetParam().flag});
+  const Ended ended = RunServer({FabricFlag(), ListenFlag(), GetParam().flag});
   EXPECT_TRUE(ended.exit.exited);
   EXPECT_EQ(ended.exit.code, 2);
   const std::string name = GetParam().flag.substr(2, GetParam().flag.find('=') - 2);
@@ -89,35 +92,46 @@ TEST(ServerStart, PortInUse) {
   auto server = ServerProcess::Start();
   ASSERT_TRUE(server.ok()) << server.status().ToString();
   const Ended ended =
-      RunServer({"--fabric=soft", "--memory=64MiB", "--listen=" + (*server)->address()});
+      RunServer({FabricFlag(), "--memory=64MiB", "--listen=" + (*server)->address()});
   EXPECT_EQ(ended.exit.code, 1);
   EXPECT_THAT(ended.err, AllOf(HasSubstr((*server)->address()), HasSubstr("port is in use")));
 }
 
 TEST(ServerStart, AddressThatIsNotLocal) {
-  const Ended ended = RunServer({"--fabric=soft", "--listen=192.0.2.1:7400"});
+  const Ended ended = RunServer({FabricFlag(), "--listen=192.0.2.1:7400"});
   EXPECT_EQ(ended.exit.code, 1);
   EXPECT_THAT(ended.err, HasSubstr("192.0.2.1 is not an address of this machine"));
 }
 
 TEST(ServerStart, MoreMemoryThanThereIs) {
-  const Ended ended = RunServer({"--fabric=soft", "--listen=127.0.0.1:0", "--memory=200TiB"});
+  const Ended ended = RunServer({FabricFlag(), ListenFlag(), "--memory=200TiB"});
   EXPECT_EQ(ended.exit.code, 1);
   EXPECT_THAT(ended.err, AllOf(HasSubstr("--memory=200TiB"), HasSubstr("available")));
 }
 
 TEST(ServerStart, NoDevice) {
   if (std::filesystem::exists("/sys/class/infiniband")) GTEST_SKIP() << "there is an RDMA device";
-  const Ended ended = RunServer({"--fabric=verbs", "--listen=127.0.0.1:0", "--memory=16MiB"});
+  const Ended ended = RunServer({"--fabric=verbs", ListenFlag(), "--memory=16MiB"});
   EXPECT_EQ(ended.exit.code, 1);
   EXPECT_THAT(ended.err, AllOf(HasSubstr("no usable RDMA device"), HasSubstr("--fabric=soft")));
 }
 
 TEST(ServerStart, PortFileThatCannotBeWritten) {
-  const Ended ended = RunServer({"--fabric=soft", "--listen=127.0.0.1:0", "--memory=16MiB",
-                                 "--port_file=/no/such/folder/port"});
+  const Ended ended =
+      RunServer({FabricFlag(), ListenFlag(), "--memory=16MiB", "--port_file=/no/such/folder/port"});
   EXPECT_EQ(ended.exit.code, 1);
   EXPECT_THAT(ended.err, HasSubstr("--port_file=/no/such/folder/port"));
+}
+
+TEST(ServerStart, PortFileHasTheAddress) {
+  const std::string path = ::testing::TempDir() + "/verbena-port-" + std::to_string(getpid());
+  auto server = ServerProcess::Start({"--port_file=" + path}, Host::kHere);
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  std::ifstream file(path);
+  std::string line;
+  EXPECT_TRUE(std::getline(file, line));
+  EXPECT_EQ(line, (*server)->address());
+  std::filesystem::remove(path);
 }
 
 TEST(ServerStart, BannerNamesEverything) {
@@ -126,10 +140,12 @@ TEST(ServerStart, BannerNamesEverything) {
   ASSERT_TRUE((*server)->process().WaitForOutput("ready " + (*server)->address()).ok());
   const std::string log = (*server)->process().err();
   for (const char* part :
-       {"SOFT", "device ", "port 1", "link layer Ethernet", "MTU ", "GID ", "region       64MiB",
-        "pages: ", "SRQ 4096", "CQ 8192", "QP 40", "window 32", "100 admitted", "2 workers"}) {
+       {"device ", "port 1", "MTU ", "GID ", "region       64MiB", "pages: ", "SRQ 4096", "CQ 8192",
+        "QP 40", "window 32", "100 admitted", "2 workers"}) {
     EXPECT_THAT(log, HasSubstr(part));
   }
+  EXPECT_THAT(log, HasSubstr(FabricName() == "soft" ? "SOFT" : "VERBS"));
+  EXPECT_THAT(log, HasSubstr("link layer " + LinkLayer()));
   EXPECT_THAT(log, HasSubstr("listening    " + (*server)->address()));
 }
 
@@ -146,7 +162,7 @@ TEST(ServerStart, Flagfile) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   const std::string path = folder + "/flags";
   std::ofstream(path) << "--memory=32MiB\n--max_connections=7\n";
-  auto server = ServerProcess::Start({"--flagfile=" + path});
+  auto server = ServerProcess::Start({"--flagfile=" + path}, Host::kHere);
   ASSERT_TRUE(server.ok()) << server.status().ToString();
   ASSERT_TRUE((*server)->process().WaitForOutput("ready").ok());
   EXPECT_THAT((*server)->process().err(),
@@ -157,7 +173,7 @@ TEST(ServerStart, Flagfile) {
 TEST(ServerStart, UnknownFlagInAFlagfile) {
   const std::string path = ::testing::TempDir() + "/verbena-wrong.flags";
   std::ofstream(path) << "--memory=32MiB\n--memry=64MiB\n";
-  const Ended ended = RunServer({"--fabric=soft", "--listen=127.0.0.1:0", "--flagfile=" + path});
+  const Ended ended = RunServer({FabricFlag(), ListenFlag(), "--flagfile=" + path}, Host::kHere);
   EXPECT_EQ(ended.exit.code, 2);
   EXPECT_THAT(ended.err, AllOf(HasSubstr("unknown flag --memry"), HasSubstr("line 2")));
   std::filesystem::remove(path);
@@ -168,7 +184,7 @@ class StopTest : public ::testing::TestWithParam<int> {};
 TEST_P(StopTest, DrainsAndExitsWithZero) {
   auto server = ServerProcess::Start();
   ASSERT_TRUE(server.ok()) << server.status().ToString();
-  auto client = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address());
+  auto client = RawClient::ConnectAndGreet(Fabric(), (*server)->address());
   ASSERT_TRUE(client.ok()) << client.status().ToString();
   ASSERT_EQ((*client)->Call(OpCode::kPut, "key", "value")->code(), ResultCode::kOk);
   (*server)->process().Signal(GetParam());
@@ -198,7 +214,7 @@ TEST(ServerStop, WhileClientsKeepPutting) {
 TEST(ServerInfo, HasItsMembers) {
   auto server = ServerProcess::Start();
   ASSERT_TRUE(server.ok()) << server.status().ToString();
-  auto client = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address());
+  auto client = RawClient::ConnectAndGreet(Fabric(), (*server)->address());
   ASSERT_TRUE(client.ok()) << client.status().ToString();
   ASSERT_EQ((*client)->Call(OpCode::kPut, "a", "12345")->code(), ResultCode::kOk);
   const auto answer = (*client)->Call(OpCode::kInfo);
@@ -213,7 +229,8 @@ TEST(ServerInfo, HasItsMembers) {
       info["memory"]["free_bytes"].get<uint64_t>() + info["memory"]["used_bytes"].get<uint64_t>(),
       uint64_t{64} << 20);
   EXPECT_EQ(info["connections"], 1);
-  EXPECT_EQ(info["fabric"], "soft");
+  EXPECT_EQ(info["fabric"], FabricName());
+  EXPECT_EQ(info["link_layer"], LinkLayer());
   EXPECT_EQ(info["address"], (*server)->address());
   EXPECT_EQ(info["limits"]["window"], 32);
   EXPECT_EQ(info["queues"]["receive_cq_depth"].get<int>(),
@@ -229,7 +246,7 @@ TEST(ServerInfo, HasItsMembers) {
 TEST(ServerIdle, UsesNoProcessor) {
   auto server = ServerProcess::Start();
   ASSERT_TRUE(server.ok()) << server.status().ToString();
-  auto client = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address());
+  auto client = RawClient::ConnectAndGreet(Fabric(), (*server)->address());
   ASSERT_TRUE(client.ok()) << client.status().ToString();
   ASSERT_EQ((*client)->Call(OpCode::kPing, "", "x")->value, "x");
   const auto before = (*server)->process().CpuTime();

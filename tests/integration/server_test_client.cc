@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "common/softverbs/softverbs.h"
+#include "tests/integration/fabric_under_test.h"
 #include "tests/integration/raw_client.h"
 
 int main(int argc, char** argv) {
@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   const std::string value(large ? size_t{8} << 20 : 100, 'v');
   verbena::testing::RawClientOptions options;
   options.value_memory = value.size();
-  auto client = RawClient::ConnectAndGreet(verbena::softverbs::SoftVerbs(), argv[1], options);
+  auto client = RawClient::ConnectAndGreet(verbena::testing::Fabric(), argv[1], options);
   if (!client.ok()) {
     std::fprintf(stderr, "%s\n", std::string(client.status().message()).c_str());
     return 1;

@@ -4,7 +4,7 @@
 #
 # It talks to lab.sh through the virtio port "status", one line per event:
 #   up              the devices are there; the command starts (a client's: once the file "go" exists)
-#   listening       something on the server's guest listens for RDMA connections
+#   listening       something on the server's guest listens for RDMA or TCP connections
 #   exit STATUS     the command has ended and all its output is out
 #   failed REASON   the devices could not be brought up
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -65,7 +65,10 @@ rxe_has_gids() {
   [ "$(grep -vc '^0000:0000:0000:0000:0000:0000:0000:0000$' <<<"$gids")" -ge 3 ]
 }
 
-is_listening() { rdma resource show cm_id 2>/dev/null | grep -q 'state LISTEN'; }
+# The connection manager's table, or a TCP port (iproute2's ss needs no name look-ups with -n).
+is_listening() {
+  rdma resource show cm_id 2>/dev/null | grep -q 'state LISTEN' || ss -Hltn | grep -q .
+}
 
 # bring_up DEVICE TYPE NETDEV IPV4 IPV6
 bring_up() {

@@ -21,7 +21,8 @@ which sees this machine's whole root folder; what is written there is lost with 
              siw0  iWARP                192.168.78.1  fd78::1
   pair     two guests joined by a wire, each with rxe0: the server's has 192.168.77.1 and fd77::1,
            the client's 192.168.77.2 and fd77::2. COMMAND starts as soon as something listens for
-           RDMA connections on the server; when it has ended, SERVER_COMMAND gets a SIGTERM. What
+           RDMA or TCP connections on the server; when it has ended, SERVER_COMMAND gets a SIGTERM.
+           What
            the server writes comes out on stderr, each line after "server: ".
   prepare  only makes the kernel and the initrd (the others do so when needed, once per version of
            Debian's kernel)
