@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
@@ -40,6 +41,21 @@ std::string WithPort(const std::string& host, int port) {
   return absl::StrCat(ipv6 ? "[" : "", host, ipv6 ? "]:" : ":", port);
 }
 
+// What `question` answers about the device that has the address of this host.
+template <typename Question>
+auto AskDevice(Question question) {
+  const auto ask = [&]() -> decltype(question(verbs::DeviceView())) {
+    VERBENA_ASSIGN_OR_RETURN(const NetAddress address, NetAddress::Parse(LocalAddress()));
+    VERBENA_ASSIGN_OR_RETURN(verbs::CmChannel channel, verbs::CmChannel::Create(Fabric()));
+    VERBENA_ASSIGN_OR_RETURN(verbs::CmId id, verbs::CmId::Create(channel));
+    VERBENA_RETURN_IF_ERROR(id.Bind(address));
+    return question(id.device());
+  };
+  auto answer = ask();
+  if (!answer.ok()) Refuse("VERBENA_TEST_ADDRESS", answer.status().ToString());
+  return *std::move(answer);
+}
+
 }  // namespace
 
 const std::string& FabricName() {
@@ -68,17 +84,15 @@ std::string LocalAddress(int port) {
 
 std::string ListenFlag() { return "--listen=" + ServerAddress(); }
 
+verbs::Capabilities DeviceCapabilities() {
+  return AskDevice([](const verbs::DeviceView& device) { return verbs::Capabilities::Of(device); });
+}
+
 std::string LinkLayer() {
-  const auto ask = []() -> absl::StatusOr<std::string> {
-    VERBENA_ASSIGN_OR_RETURN(const NetAddress address, NetAddress::Parse(LocalAddress()));
-    VERBENA_ASSIGN_OR_RETURN(verbs::CmChannel channel, verbs::CmChannel::Create(Fabric()));
-    VERBENA_ASSIGN_OR_RETURN(verbs::CmId id, verbs::CmId::Create(channel));
-    VERBENA_RETURN_IF_ERROR(id.Bind(address));
-    VERBENA_ASSIGN_OR_RETURN(const ibv_port_attr port, id.device().QueryPort(1));
+  return AskDevice([](const verbs::DeviceView& device) -> absl::StatusOr<std::string> {
+    VERBENA_ASSIGN_OR_RETURN(const ibv_port_attr port, device.QueryPort(1));
     return verbs::LinkLayerName(port.link_layer);
-  };
-  const absl::StatusOr<std::string> name = ask();
-  return name.ok() ? *name : std::string(name.status().message());
+  });
 }
 
 bool ServersAreRemote() { return !Variable("VERBENA_TEST_AGENT", "").empty(); }

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/verbs/capabilities.h"
 #include "common/verbs/verbs_api.h"
 
 namespace verbena::testing {
@@ -30,7 +31,9 @@ std::string ServerAddress(int port = 0);
 std::string LocalAddress(int port = 0);
 // "--listen=127.0.0.1:0"
 std::string ListenFlag();
-// Of the device that carries the tests' connections: "Ethernet", "InfiniBand".
+// The device that carries the tests' connections, on this host: what it can do, and its link layer
+// ("Ethernet", "InfiniBand").
+verbs::Capabilities DeviceCapabilities();
 std::string LinkLayer();
 // Whether servers run on another host than the test.
 bool ServersAreRemote();
