@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/softverbs/connection_manager.h"
+#include "common/softverbs/port.h"
 
 namespace verbena::softverbs {
 namespace {
@@ -180,6 +181,7 @@ void ConnectionManager::HandleReply(CmId* id, CmMessage message) {
   attr.rnr_retry = body.rnr_retry_count;
   attr.dest_qp_num = body.qp_num;
   attr.path_mtu = IBV_MTU_4096;
+  attr.ah_attr = PathTo(id->route.addr.addr.ibaddr.dgid, id->type_of_service);
   attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   if (attr.max_dest_rd_atomic > 0) {
     attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -288,6 +290,7 @@ int ConnectionManager::Accept(CmId* id, const rdma_conn_param* given) {
   attr.timeout = id->ack_timeout;
   attr.dest_qp_num = request.body.qp_num;
   attr.path_mtu = IBV_MTU_4096;
+  attr.ah_attr = PathTo(id->route.addr.addr.ibaddr.dgid, id->type_of_service);
   attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   if (attr.max_dest_rd_atomic > 0) {
     attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;

@@ -10,21 +10,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/softverbs/port.h"
 
 namespace verbena::softverbs {
 namespace {
 
 using State = CmId::State;
-
-void FillGid(const NetAddress& address, ibv_gid* gid) {
-  *gid = {};
-  if (address.family() == AF_INET6) {
-    std::memcpy(gid->raw, &reinterpret_cast<const sockaddr_in6*>(address.addr())->sin6_addr, 16);
-  } else {
-    gid->raw[10] = gid->raw[11] = 0xff;
-    std::memcpy(gid->raw + 12, &reinterpret_cast<const sockaddr_in*>(address.addr())->sin_addr, 4);
-  }
-}
 
 }  // namespace
 
@@ -197,7 +188,7 @@ int ConnectionManager::DestroyId(CmId* id) {
 void ConnectionManager::SetAddress(CmId* id, bool source, const NetAddress& address) {
   rdma_addr& route = id->route.addr;
   std::memcpy(source ? &route.src_storage : &route.dst_storage, address.addr(), address.length());
-  FillGid(address, source ? &route.addr.ibaddr.sgid : &route.addr.ibaddr.dgid);
+  (source ? route.addr.ibaddr.sgid : route.addr.ibaddr.dgid) = GidOf(address);
   route.addr.ibaddr.pkey = 0xffff;
 }
 
@@ -286,7 +277,9 @@ int ConnectionManager::SetOption(CmId* id, int level, int name, const void* valu
   if (level != RDMA_OPTION_ID) return ENOSYS;
   switch (name) {
     case RDMA_OPTION_ID_TOS:
-      return length == 1 ? 0 : EINVAL;
+      if (length != 1) return EINVAL;
+      id->type_of_service = *static_cast<const uint8_t*>(value);
+      return 0;
     case RDMA_OPTION_ID_REUSEADDR:
     case RDMA_OPTION_ID_AFONLY:
       return length == sizeof(int) && id->state == State::kIdle ? 0 : EINVAL;

@@ -75,7 +75,8 @@ class CmId : public rdma_cm_id {
   CmMessage connecting;      // kConnecting: what is sent once the listener has room
   ibv_qp_attr attributes{};  // what the handshake has settled so far
   uint8_t ack_timeout = 14;  // 4.096 us * 2^14 = 67 ms
-  int unacknowledged = 0;    // events handed out
+  uint8_t type_of_service = 0;
+  int unacknowledged = 0;  // events handed out
 };
 
 // connection_manager.cc: channels, events, ids. connection_handshake.cc: the rest.

@@ -239,47 +239,4 @@ void Context::DropAsync(const void* object) {
   for (size_t i = 0; i < dropped; ++i) async_.Discard();
 }
 
-void FillDeviceAttr(ibv_device_attr* attr) {
-  *attr = {};
-  CopyName(attr->fw_ver, "verbena-soft-1");
-  attr->node_guid = Device::Existing().id()[0];
-  attr->sys_image_guid = attr->node_guid;
-  attr->max_mr_size = uint64_t{1} << 47;
-  attr->page_size_cap = 0xfffff000;
-  attr->vendor_id = 0;
-  attr->max_qp = static_cast<int>(kMaxQps);
-  attr->max_qp_wr = kMaxWr;
-  attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN;
-  attr->max_sge = kMaxSge;
-  attr->max_sge_rd = kMaxSge;
-  attr->max_cq = static_cast<int>(kMaxCqs);
-  attr->max_cqe = kMaxCqe;
-  attr->max_mr = static_cast<int>(kMaxMrs) - 1;
-  attr->max_pd = 65536;
-  attr->max_qp_rd_atom = kMaxRdAtomic;
-  attr->max_res_rd_atom = kMaxRdAtomic * static_cast<int>(kMaxQps);
-  attr->max_qp_init_rd_atom = kMaxRdAtomic;
-  attr->atomic_cap = IBV_ATOMIC_GLOB;  // the processor's own atomic instructions
-  attr->max_srq = 65536;
-  attr->max_srq_wr = kMaxWr;
-  attr->max_srq_sge = kMaxSge;
-  attr->max_pkeys = 1;
-  attr->local_ca_ack_delay = 1;
-  attr->phys_port_cnt = 1;
-}
-
-void FillPortAttr(ibv_port_attr* attr) {
-  *attr = {};
-  attr->state = IBV_PORT_ACTIVE;
-  attr->max_mtu = IBV_MTU_4096;
-  attr->active_mtu = IBV_MTU_4096;
-  attr->gid_tbl_len = 1;
-  attr->max_msg_sz = kMaxMessage;
-  attr->pkey_tbl_len = 1;
-  attr->active_width = 2;   // 4x
-  attr->active_speed = 32;  // EDR
-  attr->phys_state = 5;     // link up
-  attr->link_layer = IBV_LINK_LAYER_ETHERNET;
-}
-
 }  // namespace verbena::softverbs

@@ -130,8 +130,4 @@ class Context : public ibv_context {
   std::vector<ibv_async_event> async_queue_;
 };
 
-// Device and port attributes, as a good adapter has them.
-void FillDeviceAttr(ibv_device_attr* attr);
-void FillPortAttr(ibv_port_attr* attr);
-
 }  // namespace verbena::softverbs

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "common/softverbs/port.h"
+
 namespace verbena::softverbs {
 namespace {
 
@@ -127,6 +129,7 @@ int QueuePair::CheckTransition(const ibv_qp_attr& attr, int mask, ibv_qp_state* 
     return EINVAL;
   }
   if ((mask & IBV_QP_PORT) != 0 && attr.port_num != 1) return EINVAL;
+  if ((mask & IBV_QP_AV) != 0 && !IsPath(attr.ah_attr)) return EINVAL;
   if ((mask & IBV_QP_RNR_RETRY) != 0 && attr.rnr_retry > 7) return EINVAL;
   if ((mask & IBV_QP_RETRY_CNT) != 0 && attr.retry_cnt > 7) return EINVAL;
   if ((mask & IBV_QP_TIMEOUT) != 0 && attr.timeout > 31) return EINVAL;

@@ -6,6 +6,7 @@
 #include "common/softverbs/connection_manager.h"
 #include "common/softverbs/device.h"
 #include "common/softverbs/memory_regions.h"
+#include "common/softverbs/port.h"
 #include "common/softverbs/queue_pair.h"
 #include "common/softverbs/receive_queue.h"
 
@@ -61,13 +62,14 @@ class SoftVerbsApi : public verbs::VerbsApi {
     return 0;
   }
   int QueryGid(ibv_context*, uint8_t port, int index, ibv_gid* gid) override {
-    if (port != 1 || index != 0) return Rdma(EINVAL);
-    // ::ffff:127.0.0.1
-    *gid = {};
-    gid->raw[10] = gid->raw[11] = 0xff;
-    gid->raw[12] = 127;
-    gid->raw[15] = 1;
+    ibv_gid_entry entry;
+    if (!FillGidEntry(port, static_cast<uint32_t>(index), &entry)) return Rdma(EINVAL);
+    *gid = entry.gid;
     return 0;
+  }
+  int QueryGidEx(ibv_context*, uint32_t port, uint32_t index, ibv_gid_entry* entry) override {
+    if (port != 1) return EINVAL;
+    return FillGidEntry(port, index, entry) ? 0 : ENODATA;
   }
   int GetAsyncEvent(ibv_context* context, ibv_async_event* event) override {
     return Context::From(context)->GetAsync(event);

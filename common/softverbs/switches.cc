@@ -50,6 +50,14 @@ Switches SwitchesFromEnvironment() {
               " is unknown (use \"random\"); ignored");
     }
   }
+  if (const char* link = std::getenv("VERBENA_SOFT_LINK_LAYER"); link != nullptr) {
+    if (std::string_view(link) == "infiniband") {
+      switches.infiniband = true;
+    } else if (*link != '\0' && std::string_view(link) != "ethernet") {
+      LogWarn("softverbs: VERBENA_SOFT_LINK_LAYER=", link,
+              " is unknown (use \"infiniband\" or \"ethernet\"); ignored");
+    }
+  }
   uint32_t split = 0;
   ParseNumber("VERBENA_SOFT_READ_SPLIT", &split);
   switches.read_split_words = split != 0;

@@ -1,11 +1,16 @@
-// Hostile switches of the software device: behaviour that the verbs specification allows and that
-// good hardware rarely shows. All are off by default. They act on this process only (on operations
-// that it initiates) and are read from the environment when the device is first used:
+// Switches of the software device, read from the environment when the device is first used. All are
+// off by default. The hostile ones, for behaviour that the verbs specification allows and that good
+// hardware rarely shows, act on operations that this process initiates:
 //
 //   VERBENA_SOFT_READ_ORDER=random   a READ copies its cache lines in random order
 //   VERBENA_SOFT_READ_PAUSE_NS=N     ... with a random pause of up to N ns between lines
 //   VERBENA_SOFT_READ_SPLIT=1        ... and each line as eight separate words of 8 bytes
 //   VERBENA_SOFT_SEED=N              seed of the random choices (default 1)
+//
+// And one that makes it another kind of device; both ends of a connection must have the same:
+//
+//   VERBENA_SOFT_LINK_LAYER=infiniband   the port is InfiniBand's: peers are addressed by LID,
+//                                        without a GRH (default: ethernet, as RoCE v2)
 //
 // Thread-safe.
 #pragma once
@@ -19,6 +24,7 @@ struct Switches {
   bool read_split_words = false;
   uint32_t read_pause_ns = 0;
   uint64_t seed = 1;
+  bool infiniband = false;
 
   // Whether a READ takes the slow, hostile path.
   bool HostileReads() const { return read_random_order || read_split_words || read_pause_ns > 0; }

@@ -139,6 +139,11 @@ int FaultVerbs::QueryGid(ibv_context* context, uint8_t port, int index, ibv_gid*
   return MinusOne("ibv_query_gid", Counting::kOrdinal,
                   [&] { return base().QueryGid(context, port, index, gid); });
 }
+int FaultVerbs::QueryGidEx(ibv_context* context, uint32_t port, uint32_t index,
+                           ibv_gid_entry* entry) {
+  return PositiveErrno("ibv_query_gid_ex",
+                       [&] { return base().QueryGidEx(context, port, index, entry); });
+}
 int FaultVerbs::GetAsyncEvent(ibv_context* context, ibv_async_event* event) {
   return MinusOne("ibv_get_async_event", Counting::kNameOnly, [&] {
     const int returned = base().GetAsyncEvent(context, event);

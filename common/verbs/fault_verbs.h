@@ -51,6 +51,8 @@ class FaultVerbs : public ForwardingVerbs {
   int QueryDevice(ibv_context* context, ibv_device_attr* attr) override;
   int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attr) override;
   int QueryGid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) override;
+  int QueryGidEx(ibv_context* context, uint32_t port, uint32_t index,
+                 ibv_gid_entry* entry) override;
   ibv_device** GetDeviceList(int* count) override;
   void FreeDeviceList(ibv_device** list) override;
   int GetAsyncEvent(ibv_context* context, ibv_async_event* event) override;

@@ -29,6 +29,10 @@ class ForwardingVerbs : public VerbsApi {
   int QueryGid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) override {
     return base_.QueryGid(context, port, index, gid);
   }
+  int QueryGidEx(ibv_context* context, uint32_t port, uint32_t index,
+                 ibv_gid_entry* entry) override {
+    return base_.QueryGidEx(context, port, index, entry);
+  }
   int GetAsyncEvent(ibv_context* context, ibv_async_event* event) override {
     return base_.GetAsyncEvent(context, event);
   }

@@ -20,6 +20,10 @@ class RdmaCore final : public VerbsApi {
   int QueryGid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) override {
     return ibv_query_gid(context, port, index, gid);
   }
+  int QueryGidEx(ibv_context* context, uint32_t port, uint32_t index,
+                 ibv_gid_entry* entry) override {
+    return ibv_query_gid_ex(context, port, index, entry, 0);
+  }
   int GetAsyncEvent(ibv_context* context, ibv_async_event* event) override {
     return ibv_get_async_event(context, event);
   }

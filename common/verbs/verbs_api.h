@@ -35,6 +35,9 @@ class VerbsApi {
   virtual int QueryDevice(ibv_context* context, ibv_device_attr* attr) = 0;
   virtual int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attr) = 0;
   virtual int QueryGid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) = 0;
+  // Without the last argument of ibv_query_gid_ex (flags), which must be 0.
+  virtual int QueryGidEx(ibv_context* context, uint32_t port, uint32_t index,
+                         ibv_gid_entry* entry) = 0;
   virtual int GetAsyncEvent(ibv_context* context, ibv_async_event* event) = 0;
   virtual void AckAsyncEvent(ibv_async_event* event) = 0;
 

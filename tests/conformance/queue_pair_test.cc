@@ -38,6 +38,11 @@ class LooseQp : public testing::Test {
     attr.port_num = 1;
     attr.path_mtu = IBV_MTU_1024;
     attr.max_rd_atomic = attr.max_dest_rd_atomic = 1;
+    // To itself, where peers are addressed by LID.
+    ibv_port_attr port;
+    EXPECT_EQ(Api().QueryPort(context_, 1, &port), 0);
+    attr.ah_attr.port_num = 1;
+    attr.ah_attr.dlid = port.lid;
     return Api().ModifyQp(qp_, &attr, IBV_QP_STATE | mask);
   }
   ibv_qp_state State() {
@@ -131,8 +136,21 @@ TEST_F(LooseQp, DeviceAndPort) {
   EXPECT_NE(Api().QueryPort(context_, 2, &port), 0);
   ibv_gid gid;
   EXPECT_EQ(Api().QueryGid(context_, 1, 0, &gid), 0);
-  EXPECT_EQ(gid.raw[10], 0xff);
-  EXPECT_EQ(gid.raw[11], 0xff);
+  ibv_gid_entry entry;
+  ASSERT_EQ(Api().QueryGidEx(context_, 1, 0, &entry), 0);
+  EXPECT_EQ(std::memcmp(&entry.gid, &gid, sizeof(gid)), 0);
+  EXPECT_NE(Api().QueryGidEx(context_, 1, 1, &entry), 0);
+  if (port.link_layer == IBV_LINK_LAYER_INFINIBAND) {
+    EXPECT_EQ(entry.gid_type, IBV_GID_TYPE_IB);
+    EXPECT_EQ(gid.raw[0], 0xfe);
+    EXPECT_NE(port.lid, 0);
+    EXPECT_NE(port.sm_lid, 0);
+  } else {
+    EXPECT_EQ(entry.gid_type, IBV_GID_TYPE_ROCE_V2);
+    EXPECT_EQ(gid.raw[10], 0xff);
+    EXPECT_EQ(gid.raw[11], 0xff);
+    EXPECT_EQ(port.lid, 0);
+  }
 }
 
 // One bad operation, and what both ends must say.

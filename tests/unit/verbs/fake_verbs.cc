@@ -123,6 +123,14 @@ int FakeVerbs::QueryGid(ibv_context*, uint8_t, int index, ibv_gid* gid) {
   std::memset(gid, 0x11, sizeof(*gid));
   return 0;
 }
+int FakeVerbs::QueryGidEx(ibv_context*, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
+  if (index != 0) return ENODATA;
+  *entry = {};
+  entry->port_num = port;
+  entry->gid_type = IBV_GID_TYPE_ROCE_V2;
+  std::memset(&entry->gid, 0x11, sizeof(entry->gid));
+  return 0;
+}
 void FakeVerbs::RaiseAsyncEvent(ibv_context*, ibv_event_type type) {
   ibv_async_event event{};
   event.event_type = type;

@@ -50,6 +50,8 @@ class FakeVerbs final : public VerbsApi {
   int QueryDevice(ibv_context* context, ibv_device_attr* attr) override;
   int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attr) override;
   int QueryGid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) override;
+  int QueryGidEx(ibv_context* context, uint32_t port, uint32_t index,
+                 ibv_gid_entry* entry) override;
   int GetAsyncEvent(ibv_context* context, ibv_async_event* event) override;
   void AckAsyncEvent(ibv_async_event* event) override;
   ibv_pd* AllocPd(ibv_context* context) override;
