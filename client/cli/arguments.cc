@@ -12,6 +12,7 @@
 #include "common/base/command_line.h"
 #include "common/base/macros.h"
 #include "common/base/net_address.h"
+#include "common/base/sizes.h"
 #include "common/base/text.h"
 #include "common/verbs/connect_flags.h"
 
@@ -20,6 +21,7 @@ DEFINE_string(server, "", "the server: ADDR:PORT");
 DEFINE_string(fabric, "auto", "auto, verbs (an RDMA adapter) or soft (the software device)");
 DEFINE_string(timeout, "5s", "for connecting, and again for the operation (1ms to 1h)");
 DEFINE_bool(json, false, "print results and errors as JSON");
+DEFINE_string(memory, "1GiB", "doctor: the region of a server on this machine; 0: none");
 
 DECLARE_bool(help);
 DECLARE_bool(helpfull);
@@ -30,8 +32,8 @@ namespace verbena::cli {
 namespace {
 
 std::string KnownFlags() {
-  return absl::StrCat("--server, --fabric, --timeout, --json, ", ToAbsl(verbs::kConnectFlags),
-                      ", --flagfile, --help");
+  return absl::StrCat("--server, --fabric, --timeout, --json, --memory, ",
+                      ToAbsl(verbs::kConnectFlags), ", --flagfile, --help");
 }
 
 struct CommandShape {
@@ -45,7 +47,8 @@ struct CommandShape {
 constexpr CommandShape kCommands[] = {
     {"get", Command::kGet, 1, 1, "get KEY"},    {"put", Command::kPut, 1, 2, "put KEY [VALUE]"},
     {"del", Command::kDelete, 1, 1, "del KEY"}, {"info", Command::kInfo, 0, 0, "info"},
-    {"ping", Command::kPing, 0, 0, "ping"},     {"help", Command::kHelp, 0, 1, "help"},
+    {"ping", Command::kPing, 0, 0, "ping"},     {"doctor", Command::kDoctor, 0, 0, "doctor"},
+    {"help", Command::kHelp, 0, 1, "help"},
 };
 
 std::string CommandNames() {
@@ -54,14 +57,29 @@ std::string CommandNames() {
   });
 }
 
+// nullptr if there is no such command.
+const CommandShape* FindCommand(std::string_view name) {
+  const auto* const shape =
+      std::find_if(std::begin(kCommands), std::end(kCommands),
+                   [&](const CommandShape& candidate) { return candidate.name == name; });
+  return shape == std::end(kCommands) ? nullptr : shape;
+}
+
+// What `--help` with these words, or `help` and these words, is about.
+Command HelpTopic(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    const CommandShape* const shape = FindCommand(word);
+    if (shape != nullptr && shape->command != Command::kHelp) return shape->command;
+  }
+  return Command::kHelp;
+}
+
 absl::Status ReadCommand(std::vector<std::string> words, Arguments& arguments) {
   if (words.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("a command is needed: ", CommandNames()));
   }
-  const auto* const shape =
-      std::find_if(std::begin(kCommands), std::end(kCommands),
-                   [&](const CommandShape& candidate) { return candidate.name == words.front(); });
-  if (shape == std::end(kCommands)) {
+  const CommandShape* const shape = FindCommand(words.front());
+  if (shape == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("there is no command '", words.front(), "'; there are ", CommandNames()));
   }
@@ -81,7 +99,8 @@ absl::Status ReadCommand(std::vector<std::string> words, Arguments& arguments) {
 absl::Status ReadFlags(Arguments& arguments) {
   arguments.json = FLAGS_json;
   arguments.server = FLAGS_server;
-  if (arguments.server.empty()) {
+  const bool doctor = arguments.command == Command::kDoctor;
+  if (arguments.server.empty() && !doctor) {
     return absl::InvalidArgumentError("--server is missing: it must be the server's ADDR:PORT");
   }
   arguments.fabric = FLAGS_fabric;
@@ -96,6 +115,13 @@ absl::Status ReadFlags(Arguments& arguments) {
   }
   arguments.timeout = *timeout;
   VERBENA_ASSIGN_OR_RETURN(arguments.connect, verbs::ConnectOptionsFromFlags());
+  const auto memory = ParseSize(FLAGS_memory);
+  if (!memory.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--memory: ", memory.status().message()));
+  }
+  arguments.memory = *memory;
+  // The doctor looks into addresses itself, and tells what is wrong with them.
+  if (doctor) return absl::OkStatus();
   // Last, since it may ask a name server.
   const auto address = NetAddress::Parse(arguments.server);
   if (!address.ok() || address->port() == 0) {
@@ -129,6 +155,7 @@ absl::StatusOr<Arguments> ParseArguments(std::vector<std::string> args) {
   Arguments arguments;
   VERBENA_ASSIGN_OR_RETURN(std::vector<std::string> operands,
                            ParseCommandLine(std::move(args), KnownFlags()));
+  arguments.topic = HelpTopic(operands);
   if (FLAGS_help || FLAGS_helpfull || FLAGS_helpshort) return arguments;
   if (FLAGS_version) {
     arguments.command = Command::kVersion;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,17 +14,19 @@
 
 namespace verbena::cli {
 
-enum class Command { kHelp, kVersion, kGet, kPut, kDelete, kInfo, kPing };
+enum class Command { kHelp, kVersion, kGet, kPut, kDelete, kInfo, kPing, kDoctor };
 
 struct Arguments {
   Command command = Command::kHelp;
   std::string key;
   std::optional<std::string> value;  // kPut: nullopt means standard input
-  std::string server;                // "ADDR:PORT"
+  std::string server;                // "ADDR:PORT"; empty for kDoctor: none is looked at
   std::string fabric;                // "auto", "verbs" or "soft"
   std::chrono::milliseconds timeout{0};
   bool json = false;
   verbs::ConnectOptions connect;
+  uint64_t memory = 0;             // kDoctor: bytes of the region of a server here; 0: none
+  Command topic = Command::kHelp;  // kHelp: the command that help is wanted for; kHelp: all
 };
 
 // Reads argv[1..]. InvalidArgument names the flag or operand that is wrong and what is allowed.
@@ -34,7 +37,7 @@ absl::StatusOr<Arguments> ParseArguments(std::vector<std::string> args);
 // 1 ms to 1 h.
 absl::StatusOr<std::chrono::milliseconds> ParseTimeout(std::string_view text);
 
-// The text of --help.
+// The text of --help, but for that of doctor (doctor/doctor.h).
 std::string HelpText();
 
 }  // namespace verbena::cli

@@ -71,18 +71,8 @@ class Session {
 };
 
 absl::Status Session::Connect() {
-  Options options;
-  options.fabric = arguments_.fabric;
-  options.connect_timeout = arguments_.timeout;
-  options.operation_timeout = arguments_.timeout;
-  options.tos = arguments_.connect.tos;
-  options.ack_timeout = arguments_.connect.ack_timeout;
-  options.retry_count = arguments_.connect.retry_count;
-  options.rnr_timer = arguments_.connect.min_rnr_timer;
-  // One operation needs neither depth nor a cache of the index.
-  options.depth = 1;
-  options.cache_bytes = 0;
-  VERBENA_ASSIGN_OR_RETURN(connection_, Connection::Connect(arguments_.server, options));
+  VERBENA_ASSIGN_OR_RETURN(connection_,
+                           Connection::Connect(arguments_.server, ConnectionOptions(arguments_)));
   return absl::OkStatus();
 }
 
@@ -179,6 +169,7 @@ absl::Status Session::Dispatch() {
       return Ping();
     case Command::kHelp:
     case Command::kVersion:
+    case Command::kDoctor:
       break;
   }
   return absl::InternalError("no command");
@@ -209,6 +200,21 @@ ExitStatus Session::Run() {
 }
 
 }  // namespace
+
+Options ConnectionOptions(const Arguments& arguments) {
+  Options options;
+  options.fabric = arguments.fabric;
+  options.connect_timeout = arguments.timeout;
+  options.operation_timeout = arguments.timeout;
+  options.tos = arguments.connect.tos;
+  options.ack_timeout = arguments.connect.ack_timeout;
+  options.retry_count = arguments.connect.retry_count;
+  options.rnr_timer = arguments.connect.min_rnr_timer;
+  // One operation needs neither depth nor a cache of the index.
+  options.depth = 1;
+  options.cache_bytes = 0;
+  return options;
+}
 
 ExitStatus RunCommand(const Arguments& arguments) { return Session(arguments).Run(); }
 

@@ -16,6 +16,8 @@ Commands
   del KEY          removes the key
   info             what the server says of itself: items, memory, connections, fabric
   ping             a round trip to the server
+  doctor           checks this machine (and with --server the way to a server) for RDMA, and says what
+                   to do; has a --help and exit statuses of its own
 
 A first try, with a server on port 7400
   verbena-cli --server=127.0.0.1:7400 put greeting 'hello, fabric'
@@ -27,6 +29,10 @@ In pipes (values are bytes, nothing is added or removed)
   verbena-cli --server=127.0.0.1:7400 get backup/src | tar t
   verbena-cli --server=127.0.0.1:7400 --json info | jq .memory.used_bytes
   if verbena-cli --server=127.0.0.1:7400 get color >/dev/null 2>&1; then echo there; fi
+
+When something does not work
+  verbena-cli doctor
+  verbena-cli doctor --server=10.0.0.1:7400
 
 get writes the value as it is; only on a terminal it adds the line's end that a value may lack, so that
 the prompt stands on a line of its own. put without VALUE stores all of standard input, line ends
@@ -44,7 +50,7 @@ Flags (in any place; all of them can stand in a file: --flagfile=FILE)
   --help, --version    this text; the version
 )";
   constexpr char kAfter[] = R"(
-Exit status
+Exit status (but of doctor)
   0  done
   1  get, del: there is no such key
   2  wrong usage: the command, a flag or its value

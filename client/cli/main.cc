@@ -11,8 +11,12 @@
 
 #include "client/cli/arguments.h"
 #include "client/cli/commands.h"
+#include "client/cli/doctor/doctor.h"
+#include "client/cli/doctor/print.h"
 #include "client/cli/output.h"
 #include "common/base/log.h"
+#include "common/softverbs/softverbs.h"
+#include "common/verbs/rdma_core.h"
 
 namespace verbena::cli {
 namespace {
@@ -28,6 +32,22 @@ void HoldStandardDescriptors() {
   }
 }
 
+int RunDoctor(const Arguments& arguments) {
+  const doctor::Report report =
+      doctor::Examine({.server = arguments.server,
+                       .connection = ConnectionOptions(arguments),
+                       .memory = arguments.memory},
+                      doctor::SystemView(), verbs::RdmaCoreVerbs(), softverbs::SoftVerbs());
+  const std::string text = arguments.json
+                               ? doctor::ReportJson(report) + "\n"
+                               : doctor::ReportText(report, doctor::StyleOfStandardOutput());
+  if (const absl::Status written = WriteAll(STDOUT_FILENO, text); !written.ok()) {
+    std::fprintf(stderr, "verbena-cli: %s\n", std::string(written.message()).c_str());
+    return kExitIo;
+  }
+  return report.ExitStatus();
+}
+
 int Run(int argc, char** argv) {
   HoldStandardDescriptors();
   // A closed pipe is an error of writing (kExitIo), and standard output is for values only.
@@ -41,9 +61,15 @@ int Run(int argc, char** argv) {
   }
   switch (arguments->command) {
     case Command::kHelp:
-      return WriteAll(STDOUT_FILENO, HelpText()).ok() ? kExitOk : kExitIo;
+      return WriteAll(STDOUT_FILENO,
+                      arguments->topic == Command::kDoctor ? doctor::HelpText() : HelpText())
+                     .ok()
+                 ? kExitOk
+                 : kExitIo;
     case Command::kVersion:
       return WriteAll(STDOUT_FILENO, "verbena-cli " VERBENA_VERSION "\n").ok() ? kExitOk : kExitIo;
+    case Command::kDoctor:
+      return RunDoctor(*arguments);
     default:
       return RunCommand(*arguments);
   }

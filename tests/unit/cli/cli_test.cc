@@ -63,6 +63,7 @@ TEST_F(ArgumentsTest, Commands) {
   EXPECT_EQ(Parse({kServer, "del", "key"})->command, Command::kDelete);
   EXPECT_EQ(Parse({kServer, "info"})->command, Command::kInfo);
   EXPECT_EQ(Parse({kServer, "ping"})->command, Command::kPing);
+  EXPECT_EQ(Parse({kServer, "doctor"})->command, Command::kDoctor);
 }
 
 TEST_F(ArgumentsTest, FlagsStandAnywhere) {
@@ -92,6 +93,27 @@ TEST_F(ArgumentsTest, HelpAndVersionNeedNothingElse) {
   EXPECT_EQ(Parse({"help", "get"})->command, Command::kHelp);
   EXPECT_EQ(Parse({"--version"})->command, Command::kVersion);
   EXPECT_EQ(Parse({kServer, "get", "--help"})->command, Command::kHelp);
+}
+
+TEST_F(ArgumentsTest, HelpOfACommand) {
+  EXPECT_EQ(Parse({"--help"})->topic, Command::kHelp);
+  EXPECT_EQ(Parse({"doctor", "--help"})->topic, Command::kDoctor);
+  EXPECT_EQ(Parse({"help", "doctor"})->topic, Command::kDoctor);
+  EXPECT_EQ(Parse({"help", "get"})->topic, Command::kGet);
+}
+
+TEST_F(ArgumentsTest, Doctor) {
+  // No server is needed, and what its address is worth is the doctor's to say.
+  auto doctor = Parse({"doctor"});
+  ASSERT_TRUE(doctor.ok()) << doctor.status();
+  EXPECT_EQ(doctor->server, "");
+  EXPECT_EQ(doctor->memory, uint64_t{1} << 30);
+  doctor = Parse({"doctor", "--server=nowhere", "--memory=0", "--json"});
+  ASSERT_TRUE(doctor.ok()) << doctor.status();
+  EXPECT_EQ(doctor->server, "nowhere");
+  EXPECT_EQ(doctor->memory, 0U);
+  EXPECT_TRUE(Has(Refusal({"doctor", "--memory=much"}), "--memory: "));
+  EXPECT_TRUE(Has(Refusal({"doctor", "mlx5_0"}), "too many"));
 }
 
 TEST_F(ArgumentsTest, UnknownFlagsAreNamed) {

@@ -1,0 +1,249 @@
+// What devices and this process allow, against what a server (and a client) needs.
+#include <linux/capability.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/doctor/checks.h"
+#include "client/cli/doctor/needs.h"
+#include "common/base/sizes.h"
+
+namespace verbena::cli::doctor {
+namespace {
+
+// Problems of one device: the worst status, and all texts.
+struct Problems {
+  Status status = Status::kOk;
+  std::vector<std::string> findings;
+  std::vector<std::string> remedies;
+
+  void Add(Status how, std::string finding, std::string remedy) {
+    status = std::max(status, how);
+    findings.push_back(std::move(finding));
+    remedies.push_back(std::move(remedy));
+  }
+};
+
+uint64_t Limit(int value) { return value > 0 ? static_cast<uint64_t>(value) : 0; }
+
+void CheckSizes(const Options& options, const ibv_device_attr& attr, Problems* problems) {
+  // 0 means that the driver does not say.
+  if (options.memory > 0 && attr.max_mr_size != 0 && attr.max_mr_size < options.memory) {
+    problems->Add(
+        Status::kFail,
+        absl::StrCat("max_mr_size is ", FormatSize(attr.max_mr_size), ", the region is to have ",
+                     FormatSize(options.memory)),
+        absl::StrCat("verbena-server --memory=", FormatSize(attr.max_mr_size), " or less"));
+  }
+}
+
+void CheckQueues(const ibv_device_attr& attr, Problems* problems) {
+  const uint64_t qps = Limit(attr.max_qp);
+  if (qps < 4) {
+    problems->Add(Status::kFail, absl::StrCat("max_qp is ", qps, ": no room for connections"),
+                  "end other programs that use the device (`rdma resource show qp`)");
+  } else if (qps < 128) {
+    problems->Add(Status::kWarn,
+                  absl::StrCat("max_qp is ", qps, ", which is how many connections it can have"),
+                  "use few connections, each with many operations in flight");
+  }
+  if (Limit(attr.max_qp_wr) < kSendDepth) {
+    problems->Add(
+        Status::kWarn,
+        absl::StrCat("max_qp_wr is ", attr.max_qp_wr, ", the default window needs ", kSendDepth),
+        "verbena-server --window=N with a smaller N");
+  }
+  if (Limit(attr.max_cqe) < uint64_t{2} * kServerSrqDepth) {
+    problems->Add(Status::kWarn,
+                  absl::StrCat("max_cqe is ", attr.max_cqe, ", less than the ", 2 * kServerSrqDepth,
+                               " for a receive queue of ", kServerSrqDepth),
+                  "expect fewer connections for each worker; verbena-server --workers=N spreads "
+                  "them");
+  }
+}
+
+void CheckReceiveQueues(const ibv_device_attr& attr, Problems* problems) {
+  if (attr.max_srq <= 0) {
+    problems->Add(Status::kWarn,
+                  "max_srq is 0: without shared receive queues every connection needs receive "
+                  "buffers of its own",
+                  "a smaller verbena-server --max_connections or --window saves memory");
+  } else if (Limit(attr.max_srq_wr) < kServerSrqDepth) {
+    problems->Add(
+        Status::kWarn,
+        absl::StrCat("max_srq_wr is ", attr.max_srq_wr, ", the default depth is ", kServerSrqDepth),
+        "expect fewer connections for each worker; verbena-server --workers=N spreads "
+        "them");
+  }
+}
+
+void CheckReads(const ibv_device_attr& attr, Problems* problems) {
+  const int depth = std::min(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom);
+  if (depth <= 0) {
+    problems->Add(Status::kFail,
+                  absl::StrCat("max_qp_rd_atom is ", attr.max_qp_rd_atom,
+                               " and max_qp_init_rd_atom ", attr.max_qp_init_rd_atom,
+                               ": the device does no READs, which every GET is made of"),
+                  "use another device, or the software device on one host (--fabric=soft)");
+  } else if (depth < static_cast<int>(kUsualReadDepth)) {
+    problems->Add(Status::kWarn,
+                  absl::StrCat("max_qp_rd_atom is ", depth,
+                               ": a connection has at most that many "
+                               "READs in flight, further GETs wait (",
+                               kUsualReadDepth, " is usual)"),
+                  "for more GETs at once use several connections; a firmware setting may raise it");
+  }
+}
+
+std::string MemlockRemedy() {
+  return "`ulimit -l unlimited` in the shell (hard limit in /etc/security/limits.conf: `* - "
+         "memlock "
+         "unlimited`); containers: --ulimit memlock=-1; systemd: LimitMEMLOCK=infinity";
+}
+
+std::string PagesWord(const std::string& setting) {
+  // "always [madvise] never" -> "madvise"
+  const size_t from = setting.find('[');
+  const size_t to = setting.find(']');
+  if (from == std::string::npos || to == std::string::npos || to < from) return setting;
+  return setting.substr(from + 1, to - from - 1);
+}
+
+}  // namespace
+
+void CheckDeviceLimits(const Context& context) {
+  for (const auto& [name, answers] : context.answers) {
+    const ibv_device_attr& attr = answers.attributes;
+    Problems problems;
+    CheckSizes(context.options, attr, &problems);
+    CheckQueues(attr, &problems);
+    CheckReceiveQueues(attr, &problems);
+    CheckReads(attr, &problems);
+    const std::vector<Figure> figures = {
+        {"max_mr_size_bytes", static_cast<double>(attr.max_mr_size)},
+        {"max_qp", attr.max_qp},
+        {"max_qp_wr", attr.max_qp_wr},
+        {"max_cqe", attr.max_cqe},
+        {"max_srq", attr.max_srq},
+        {"max_srq_wr", attr.max_srq_wr},
+        {"max_qp_rd_atom", attr.max_qp_rd_atom},
+        {"max_qp_init_rd_atom", attr.max_qp_init_rd_atom}};
+    const std::string region = attr.max_mr_size == 0 ? "not told" : FormatSize(attr.max_mr_size);
+    context.Add(problems.status, "limits", name,
+                problems.findings.empty()
+                    ? absl::StrCat("max_mr_size ", region, ", max_qp ", attr.max_qp, ", max_qp_wr ",
+                                   attr.max_qp_wr, ", max_cqe ", attr.max_cqe, ", max_srq ",
+                                   attr.max_srq, ", max_qp_rd_atom ", attr.max_qp_rd_atom)
+                    : absl::StrJoin(problems.findings, "; "),
+                absl::StrJoin(problems.remedies, "; "), figures);
+  }
+}
+
+void CheckLockedMemory(const Context& context) {
+  const auto limit = context.system.ProcessLimit("Max locked memory");
+  if (!limit.has_value()) return;  // no /proc: nothing is known
+  const uint64_t memory = context.options.memory;
+  const uint64_t need = memory == 0 ? kClientMemory : memory + kMessageMemory;
+  const std::string whose = memory == 0
+                                ? absl::StrCat("a client needs about ", FormatSize(need))
+                                : absl::StrCat("a region of ", FormatSize(memory),
+                                               " with message buffers for one worker needs ",
+                                               FormatSize(need / kMiB * kMiB));
+  std::vector<Figure> figures = {{"need_bytes", static_cast<double>(need)}};
+  if (*limit == UINT64_MAX) {
+    context.Ok("memory_lock", "", "unlimited; " + whose, figures);
+    return;
+  }
+  figures.push_back({"limit_bytes", static_cast<double>(*limit)});
+  const std::string finding =
+      absl::StrCat("this process may lock ", FormatSize(*limit), "; ", whose);
+  // Drivers count pages, but look away from whoever has the capability; siw counts all the same.
+  const bool counts_all =
+      std::any_of(context.devices.begin(), context.devices.end(), [](const RdmaDevice& device) {
+        return device.driver != nullptr && device.driver->provider == std::string("siw");
+      });
+  const bool capable = context.system.HasCapability(CAP_IPC_LOCK);
+  if (context.devices.empty() || context.options.connection.fabric == "soft") {
+    context.Ok(
+        "memory_lock", "",
+        finding + ", which only RDMA devices want locked (the software device locks nothing)",
+        figures);
+  } else if (*limit >= need) {
+    context.Ok("memory_lock", "", finding, figures);
+  } else if (capable && !counts_all) {
+    context.Ok("memory_lock", "",
+               finding + ", but the limit does not bind this process (CAP_IPC_LOCK)", figures);
+  } else if (capable) {
+    context.Warn("memory_lock", "",
+                 finding + ": siw holds even root to it (other drivers let CAP_IPC_LOCK pass)",
+                 MemlockRemedy(), figures);
+  } else {
+    context.Fail(
+        "memory_lock", "", finding,
+        MemlockRemedy() + (*limit >= kClientMemory
+                               ? "; on a machine with clients only: verbena-cli doctor --memory=0"
+                               : ""),
+        figures);
+  }
+}
+
+void CheckHugePages(const Context& context) {
+  const SystemView& system = context.system;
+  const auto page = system.MemInfo("Hugepagesize");
+  if (context.options.memory == 0 || page.value_or(0) == 0) return;
+  const uint64_t need = AlignUp(context.options.memory, *page) / *page;
+  const uint64_t free = system.MemInfo("HugePages_Free").value_or(0);
+  const uint64_t reserved = system.MemInfo("HugePages_Rsvd").value_or(0);
+  const uint64_t usable = free > reserved ? free - reserved : 0;
+  const std::string transparent = PagesWord(
+      system.Read("/sys/kernel/mm/transparent_hugepage/shmem_enabled").value_or("not available"));
+  const std::vector<Figure> figures = {{"free_pages", static_cast<double>(usable)},
+                                       {"needed_pages", static_cast<double>(need)},
+                                       {"page_bytes", static_cast<double>(*page)}};
+  const std::string finding =
+      absl::StrCat(usable, " huge pages of ", FormatSize(*page), " are free, a region of ",
+                   FormatSize(context.options.memory), " takes ", need,
+                   "; transparent ones for shared memory: ", transparent);
+  if (usable >= need) {
+    context.Ok("huge_pages", "", finding, figures);
+  } else if (transparent == "always" || transparent == "within_size" || transparent == "advise" ||
+             transparent == "force") {
+    context.Ok("huge_pages", "", finding + " (the server asks for them)", figures);
+  } else {
+    context.Warn("huge_pages", "",
+                 finding + ": the region gets small pages, which cost speed and time at the start",
+                 absl::StrCat("sysctl -w vm.nr_hugepages=",
+                              system.MemInfo("HugePages_Total").value_or(0) + need - usable,
+                              " (keep it in /etc/sysctl.d/), or echo advise > "
+                              "/sys/kernel/mm/transparent_hugepage/shmem_enabled"),
+                 figures);
+  }
+}
+
+void CheckOpenFiles(const Context& context) {
+  constexpr uint64_t kEnough = 4096;
+  const auto limit = context.system.ProcessLimit("Max open files");
+  if (!limit.has_value()) return;
+  if (*limit == UINT64_MAX) {
+    context.Ok("open_files", "", "unlimited");
+    return;
+  }
+  const std::vector<Figure> figures = {{"limit", static_cast<double>(*limit)}};
+  const std::string finding = absl::StrCat("this process may open ", *limit, " files");
+  // On the software device each connection has a socket and passed memory of its own.
+  if (*limit < kEnough && context.options.memory > 0) {
+    context.Warn("open_files", "",
+                 absl::StrCat(finding,
+                              "; a server with many clients on the software device needs "
+                              "several for each, and devices and queues take some too"),
+                 "ulimit -n 65536; systemd: LimitNOFILE=65536; containers: --ulimit nofile=65536",
+                 figures);
+  } else {
+    context.Ok("open_files", "", finding, figures);
+  }
+}
+
+}  // namespace verbena::cli::doctor

@@ -1,0 +1,23 @@
+// What a server with its default flags, and a client, need of a device and of the system. These
+// follow from the server's queue plan and the client's buffers (tests compare them).
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/sizes.h"
+
+namespace verbena::cli::doctor {
+
+inline constexpr uint32_t kServerSrqDepth = 4096;     // receives of a worker
+inline constexpr uint32_t kServerConnections = 8192;  // admitted at most
+// Sends of a connection: an answer to each of 32 requests, 3 unasked messages, 4 READs and one
+// more.
+inline constexpr uint32_t kSendDepth = 40;
+// Registered message buffers of a worker: receives and answers.
+inline constexpr uint64_t kMessageMemory = uint64_t{kServerSrqDepth + 1024} * 193 * 64;
+// Registered memory of a client's connection: messages, and places for READs at depth 64.
+inline constexpr uint64_t kClientMemory = 4 * kMiB;
+// READs in flight that a client can use at its default depth, as far as devices usually allow.
+inline constexpr uint32_t kUsualReadDepth = 16;
+
+}  // namespace verbena::cli::doctor

@@ -1,0 +1,189 @@
+#include "client/cli/doctor/system_view.h"
+
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/sizes.h"
+#include "common/base/unique_fd.h"
+
+namespace verbena::cli::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The line of `text` that begins with `name`, without it.
+std::optional<absl::string_view> LineOf(absl::string_view text, const std::string& name) {
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::ConsumePrefix(&line, name)) return line;
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> FirstNumber(absl::string_view text) {
+  const std::vector<absl::string_view> words = absl::StrSplit(text, ' ', absl::SkipWhitespace());
+  uint64_t value = 0;
+  if (words.empty()) return std::nullopt;
+  const bool hex = absl::StartsWith(words.front(), "0x");
+  const bool ok =
+      hex ? absl::SimpleHexAtoi(words.front(), &value) : absl::SimpleAtoi(words.front(), &value);
+  return ok ? std::optional(value) : std::nullopt;
+}
+
+// Reads a pipe to its end; a program that writes without end is not read further than this.
+std::string ReadPipe(int fd) {
+  constexpr size_t kMost = size_t{1} << 20;
+  std::string text;
+  char buffer[4096];
+  while (text.size() < kMost) {
+    const ssize_t got = read(fd, buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<std::string> SystemView::Read(const std::string& path) const {
+  // Of a folder or a device file nothing is wanted, and it might block.
+  std::error_code error;
+  if (!fs::is_regular_file(root_ + path, error)) return std::nullopt;
+  std::ifstream file(root_ + path);
+  if (!file) return std::nullopt;
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  // Files of sysfs that have nothing to tell fail when they are read.
+  if (file.bad()) return std::nullopt;
+  absl::StripTrailingAsciiWhitespace(&text);
+  return text;
+}
+
+std::optional<uint64_t> SystemView::ReadNumber(const std::string& path) const {
+  const std::optional<std::string> text = Read(path);
+  return text.has_value() ? FirstNumber(*text) : std::nullopt;
+}
+
+std::vector<std::string> SystemView::List(const std::string& path) const {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(root_ + path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool SystemView::Exists(const std::string& path) const {
+  std::error_code error;
+  return fs::exists(root_ + path, error);
+}
+
+std::string SystemView::LinkName(const std::string& path) const {
+  std::error_code error;
+  return fs::read_symlink(root_ + path, error).filename().string();
+}
+
+std::optional<uint64_t> SystemView::ProcessLimit(const std::string& name) const {
+  const std::optional<std::string> text = Read("/proc/self/limits");
+  if (!text.has_value()) return std::nullopt;
+  const std::optional<absl::string_view> line = LineOf(*text, name);
+  if (!line.has_value()) return std::nullopt;
+  if (absl::StartsWith(absl::StripLeadingAsciiWhitespace(*line), "unlimited")) return UINT64_MAX;
+  return FirstNumber(*line);
+}
+
+bool SystemView::HasCapability(unsigned capability) const {
+  const std::optional<std::string> text = Read("/proc/self/status");
+  if (!text.has_value()) return false;
+  const std::optional<absl::string_view> line = LineOf(*text, "CapEff:");
+  uint64_t set = 0;
+  if (!line.has_value() || !absl::SimpleHexAtoi(absl::StripAsciiWhitespace(*line), &set)) {
+    return false;
+  }
+  return ((set >> capability) & 1) != 0;
+}
+
+std::optional<uint64_t> SystemView::MemInfo(const std::string& name) const {
+  const std::optional<std::string> text = Read("/proc/meminfo");
+  if (!text.has_value()) return std::nullopt;
+  const std::optional<absl::string_view> line = LineOf(*text, name + ":");
+  if (!line.has_value()) return std::nullopt;
+  std::optional<uint64_t> value = FirstNumber(*line);
+  if (value.has_value() && absl::EndsWith(*line, "kB")) value = *value * kKiB;
+  return value;
+}
+
+Access SystemView::DeviceFile(const std::string& path) const {
+  const UniqueFd fd(open((root_ + path).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (fd.valid()) return Access::kUsable;
+  return errno == EACCES || errno == EPERM ? Access::kDenied : Access::kMissing;
+}
+
+std::vector<InterfaceAddress> SystemView::Addresses() const {
+  std::vector<InterfaceAddress> addresses;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return addresses;
+  const absl::Cleanup free_list = [list] { freeifaddrs(list); };
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr) continue;
+    if (entry->ifa_addr->sa_family != AF_INET && entry->ifa_addr->sa_family != AF_INET6) continue;
+    addresses.push_back({entry->ifa_name, NetAddress(entry->ifa_addr)});
+  }
+  return addresses;
+}
+
+std::optional<std::string> SystemView::RunTool(const std::vector<std::string>& command) const {
+  if (!root_.empty() || command.empty()) return std::nullopt;
+  std::string path;
+  for (const char* folder : {"/usr/sbin/", "/sbin/", "/usr/bin/", "/bin/"}) {
+    path = folder + command.front();
+    if (access(path.c_str(), X_OK) == 0) break;
+    path.clear();
+  }
+  int ends[2];
+  if (path.empty() || pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  const absl::Cleanup destroy = [&actions] { posix_spawn_file_actions_destroy(&actions); };
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = -1;
+  if (posix_spawn(&child, path.c_str(), &actions, nullptr, argv.data(), environ) != 0) {
+    return std::nullopt;
+  }
+  write_end.Reset();
+  std::string text = ReadPipe(read_end.get());
+  read_end.Reset();
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return std::nullopt;
+  return text;
+}
+
+}  // namespace verbena::cli::doctor
