@@ -37,8 +37,12 @@ DEFINE_string(max_value_size, "64MiB", "largest value, 1B to 1GiB");
 DEFINE_uint32(srq_depth, 0,
               "receive buffers of each worker, at least --window and 16 more; 0: 4096, or more if "
               "--max_connections needs it, or what the device allows");
-DEFINE_uint32(window, 32,
-              "requests that one client may have unanswered when it is busy, 1 to 1024");
+DEFINE_string(srq, "auto",
+              "auto (a worker's connections share a receive queue where the device can do that) or "
+              "off (each connection has its own)");
+DEFINE_uint32(window, 0,
+              "requests that one client may have unanswered when it is busy, 1 to 1024; 0: 32, or "
+              "what the device allows if that is less");
 DEFINE_int64(
     poll_us, 50,
     "microseconds that an idle worker polls before it sleeps, 0 to 1000000; more is faster "
@@ -73,10 +77,10 @@ Sizes take B, KiB, MiB, GiB, TiB. --flagfile=FILE reads flags from a file, one a
 Flags:
 )";
 
-constexpr const char* kShown[] = {"listen",   "fabric",     "memory",          "workers",
-                                  "window",   "srq_depth",  "max_connections", "max_value_size",
-                                  "poll_us",  "huge_pages", "drain_seconds",   "log_level",
-                                  "port_file"};
+constexpr const char* kShown[] = {"listen",         "fabric",    "memory",     "workers",
+                                  "window",         "srq_depth", "srq",        "max_connections",
+                                  "max_value_size", "poll_us",   "huge_pages", "drain_seconds",
+                                  "log_level",      "port_file"};
 
 void PrintHelp() {
   std::fputs(kIntroduction, stdout);
@@ -116,14 +120,18 @@ absl::Status CheckNumbers() {
   if (FLAGS_workers < 1 || FLAGS_workers > net::kMaxWorkers) {
     return OutOfRange("workers", FLAGS_workers, absl::StrCat("1 to ", net::kMaxWorkers));
   }
-  if (FLAGS_window < 1 || FLAGS_window > net::kMaxWindow) {
-    return OutOfRange("window", FLAGS_window, absl::StrCat("1 to ", net::kMaxWindow));
+  if (FLAGS_window > net::kMaxWindow) {
+    return OutOfRange("window", FLAGS_window, absl::StrCat("1 to ", net::kMaxWindow, ", or 0"));
   }
-  if (FLAGS_srq_depth != 0 && (FLAGS_srq_depth < FLAGS_window + net::kReceiveMargin ||
-                               FLAGS_srq_depth > net::kMaxSrqDepth)) {
-    return OutOfRange("srq_depth", FLAGS_srq_depth,
-                      absl::StrCat(FLAGS_window + net::kReceiveMargin, " (--window and ",
-                                   net::kReceiveMargin, ") to ", net::kMaxSrqDepth, ", or 0"));
+  const uint32_t margin = net::SharedMargin(FLAGS_srq_depth);
+  const uint32_t least = std::max(FLAGS_window, 1u) + margin;
+  if (FLAGS_srq_depth != 0 && (FLAGS_srq_depth < least || FLAGS_srq_depth > net::kMaxReceives)) {
+    return OutOfRange(
+        "srq_depth", FLAGS_srq_depth,
+        absl::StrCat(least, " (--window and ", margin, ") to ", net::kMaxReceives, ", or 0"));
+  }
+  if (FLAGS_srq != "auto" && FLAGS_srq != "off") {
+    return OutOfRange("srq", FLAGS_srq, "auto or off");
   }
   constexpr uint32_t kMostConnections = net::kMaxConnectionsPerWorker;
   if (FLAGS_max_connections > kMostConnections) {
@@ -181,7 +189,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(int* argc, char*** argv) {
   line.config.queues = {.workers = FLAGS_workers,
                         .max_connections = FLAGS_max_connections,
                         .srq_depth = FLAGS_srq_depth,
-                        .window = FLAGS_window};
+                        .window = FLAGS_window,
+                        .use_srq = FLAGS_srq == "auto"};
   line.log_level = FLAGS_log_level;
   line.port_file = FLAGS_port_file;
   line.drain_seconds = FLAGS_drain_seconds;

@@ -131,10 +131,7 @@ std::vector<std::string> Server::Banner() const {
     lines.push_back(absl::StrCat("device       ", info.device, ", port ", info.port,
                                  ", link layer ", info.link_layer, ", MTU ", info.mtu, ", GID ",
                                  info.gid));
-    lines.push_back(absl::StrCat("queues       SRQ ", plan.srq_depth, ", CQ ",
-                                 plan.receive_cq_depth, " (receive) and ", plan.send_cq_depth,
-                                 " (send, for ", plan.connections_per_cq, " connections), QP ",
-                                 plan.send_depth, "; window ", plan.window));
+    lines.push_back(absl::StrCat("queues       ", plan.Describe()));
   }
   const storage::Region& region = store_->region();
   lines.push_back(absl::StrCat("region       ", FormatSize(region.size()),

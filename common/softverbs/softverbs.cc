@@ -36,6 +36,9 @@ void AckAsyncOf(Object* object, uint32_t* completed) {
 class SoftVerbsApi : public verbs::VerbsApi {
  public:
   const char* fabric() const override { return "soft"; }
+  // Its socket; of a process that was not connected before also an MR table, an event counter of
+  // its service thread and of its completion channel, and the memory that it has registered.
+  uint32_t descriptors_per_connection() const override { return 8; }
 
   ibv_device** GetDeviceList(int* count) override {
     Device* device = Device::Get();

@@ -15,6 +15,9 @@ class ForwardingVerbs : public VerbsApi {
   VerbsApi& base() const { return base_; }
 
   const char* fabric() const override { return base_.fabric(); }
+  uint32_t descriptors_per_connection() const override {
+    return base_.descriptors_per_connection();
+  }
 
   ibv_device** GetDeviceList(int* count) override { return base_.GetDeviceList(count); }
   void FreeDeviceList(ibv_device** list) override { base_.FreeDeviceList(list); }

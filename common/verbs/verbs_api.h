@@ -26,6 +26,8 @@ class VerbsApi {
 
   // "verbs" or "soft": what the user sees as the fabric.
   virtual const char* fabric() const = 0;
+  // File descriptors that the passive end of a connection may take; 0: none.
+  virtual uint32_t descriptors_per_connection() const { return 0; }
 
   // Devices.
   virtual ibv_device** GetDeviceList(int* count) = 0;

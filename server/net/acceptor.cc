@@ -460,20 +460,17 @@ absl::StatusOr<std::unique_ptr<Connection>> Acceptor::MakeConnection(
            std::string(send_queue.status().message()));
     return send_queue.status();
   }
-  absl::StatusOr<verbs::QueuePair> qp =
-      verbs::QueuePair::CreateOn(id, adapter.pd(),
-                                 {.send_cq = (*send_queue)->queue.cq.get(),
-                                  .recv_cq = queues.receive_cq.cq.get(),
-                                  .srq = queues.receives->srq(),
-                                  .max_send_wr = plan.send_depth,
-                                  .max_inline_data = kInlineWanted});
+  verbs::QueuePairOptions wanted = {.send_cq = (*send_queue)->queue.cq.get(),
+                                    .recv_cq = queues.receive_cq.cq.get(),
+                                    .srq = queues.receives->srq(),
+                                    .max_send_wr = plan.send_depth,
+                                    .max_recv_wr = plan.receive_depth,
+                                    .max_inline_data = kInlineWanted};
+  absl::StatusOr<verbs::QueuePair> qp = verbs::QueuePair::CreateOn(id, adapter.pd(), wanted);
   if (!qp.ok()) {
     // Some devices take less inline data than asked for as an error.
-    qp = verbs::QueuePair::CreateOn(id, adapter.pd(),
-                                    {.send_cq = (*send_queue)->queue.cq.get(),
-                                     .recv_cq = queues.receive_cq.cq.get(),
-                                     .srq = queues.receives->srq(),
-                                     .max_send_wr = plan.send_depth});
+    wanted.max_inline_data = 0;
+    qp = verbs::QueuePair::CreateOn(id, adapter.pd(), wanted);
   }
   if (!qp.ok()) {
     --(*send_queue)->connections;

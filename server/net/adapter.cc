@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
 #include "common/verbs/errors.h"
@@ -17,7 +21,43 @@ namespace {
 // Response buffers of a worker. Small answers go inline and give theirs back at once.
 constexpr uint32_t kMaxResponseBuffers = 1024;
 
+// File descriptors that stay for the server itself, and for each worker.
+constexpr uint64_t kOwnDescriptors = 32;
+constexpr uint64_t kWorkerDescriptors = 8;
+
 uint32_t Limit(int value) { return static_cast<uint32_t>(std::max(value, 0)); }
+
+uint64_t OpenDescriptors() {
+  std::error_code error;
+  const std::filesystem::directory_iterator open("/proc/self/fd", error);
+  return error ? 0 : static_cast<uint64_t>(std::distance(begin(open), end(open)));
+}
+
+DeviceLimits LimitsOf(const verbs::DeviceView& device, const ibv_device_attr& attr,
+                      const QueueOptions& options) {
+  DeviceLimits limits = {.name = device.name(),
+                         .max_qp = Limit(attr.max_qp),
+                         .max_qp_wr = Limit(attr.max_qp_wr),
+                         .max_sge = Limit(attr.max_sge),
+                         .max_cq = Limit(attr.max_cq),
+                         .max_cqe = Limit(attr.max_cqe),
+                         .max_srq = Limit(attr.max_srq),
+                         .max_srq_wr = Limit(attr.max_srq_wr),
+                         .max_srq_sge = Limit(attr.max_srq_sge),
+                         .max_mr = Limit(attr.max_mr),
+                         .max_mr_size = attr.max_mr_size,
+                         .max_pd = Limit(attr.max_pd)};
+  rlimit files{};
+  const uint32_t each = device.api().descriptors_per_connection();
+  if (each > 0 && getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY) {
+    const uint64_t taken =
+        OpenDescriptors() + kOwnDescriptors + kWorkerDescriptors * options.workers;
+    limits.descriptors_per_connection = each;
+    limits.descriptors = files.rlim_cur - std::min<uint64_t>(files.rlim_cur, taken);
+    limits.descriptor_limit = files.rlim_cur;
+  }
+  return limits;
+}
 
 std::string FormatGid(const ibv_gid& gid) {
   std::string text;
@@ -36,24 +76,32 @@ absl::StatusOr<std::unique_ptr<Adapter>> Adapter::Create(const verbs::DeviceView
   adapter->device_ = device;
   VERBENA_ASSIGN_OR_RETURN(adapter->attributes_, device.Query());
   VERBENA_RETURN_IF_ERROR(adapter->Describe(port));
-  const ibv_device_attr& attr = adapter->attributes_;
-  const DeviceLimits limits = {.name = adapter->info_.device,
-                               .max_qp = Limit(attr.max_qp),
-                               .max_qp_wr = Limit(attr.max_qp_wr),
-                               .max_cq = Limit(attr.max_cq),
-                               .max_cqe = Limit(attr.max_cqe),
-                               .max_srq = Limit(attr.max_srq),
-                               .max_srq_wr = Limit(attr.max_srq_wr),
-                               .max_mr_size = attr.max_mr_size};
+  const DeviceLimits limits = LimitsOf(device, adapter->attributes_, options);
   VERBENA_ASSIGN_OR_RETURN(adapter->plan_, PlanQueues(limits, options));
   VERBENA_ASSIGN_OR_RETURN(adapter->pd_, verbs::ProtectionDomain::Create(device));
   VERBENA_RETURN_IF_ERROR(adapter->RegisterSlice(slice));
+  absl::Status made = adapter->MakeQueues(options);
+  if (absl::IsUnimplemented(made) && adapter->plan_.shared_receives()) {
+    // Some drivers name shared receive queues among their limits and have none.
+    LogWarn("device ", adapter->info_.device, " has no shared receive queues although it names ",
+            limits.max_srq, ": ", made.message());
+    DeviceLimits without = limits;
+    without.no_srq = "the device makes none";
+    VERBENA_ASSIGN_OR_RETURN(adapter->plan_, PlanQueues(without, options));
+    made = adapter->MakeQueues(options);
+  }
+  if (!made.ok()) return made;
+  return adapter;
+}
+
+absl::Status Adapter::MakeQueues(const QueueOptions& options) {
+  queue_sets_.clear();
   for (uint32_t worker = 0; worker < options.workers; ++worker) {
     VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<QueueSet> queues,
-                             adapter->MakeQueueSet(static_cast<int>(worker)));
-    adapter->queue_sets_.push_back(std::move(queues));
+                             MakeQueueSet(static_cast<int>(worker)));
+    queue_sets_.push_back(std::move(queues));
   }
-  return adapter;
+  return absl::OkStatus();
 }
 
 absl::Status Adapter::Describe(int port) {
@@ -127,11 +175,10 @@ absl::StatusOr<std::unique_ptr<QueueSet>> Adapter::MakeQueueSet(int worker) {
       verbs::CompletionQueue::Create(device_, static_cast<int>(plan_.receive_cq_depth),
                                      &queues->channel, &queues->receive_cq));
   VERBENA_ASSIGN_OR_RETURN(
-      queues->receives,
-      ReceiveQueue::Create(pd_, absl::StrCat("verbena-receive-", worker), plan_.srq_depth));
+      queues->receives, ReceiveQueue::Create(pd_, absl::StrCat("verbena-receive-", worker), plan_));
   VERBENA_ASSIGN_OR_RETURN(queues->responses,
                            ResponsePool::Create(pd_, absl::StrCat("verbena-response-", worker),
-                                                std::min(plan_.srq_depth, kMaxResponseBuffers)));
+                                                std::min(plan_.receives, kMaxResponseBuffers)));
   queues->credits = CreditPool(plan_.spare_credits());
   queues->by_qp.reserve(plan_.connections_per_worker);
   queues->polled.reserve(plan_.send_cqs_per_worker);

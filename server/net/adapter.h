@@ -97,6 +97,7 @@ class Adapter {
   Adapter() = default;
   absl::Status Describe(int port);
   absl::Status RegisterSlice(const Slice& slice);
+  absl::Status MakeQueues(const QueueOptions& options);
   absl::StatusOr<std::unique_ptr<QueueSet>> MakeQueueSet(int worker);
 
   verbs::DeviceView device_;

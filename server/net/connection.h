@@ -31,6 +31,7 @@
 #include "server/net/credits.h"
 #include "server/net/handler.h"
 #include "server/net/mailbox.h"
+#include "server/net/message_memory.h"
 #include "server/net/send_ledger.h"
 
 namespace verbena::net {
@@ -117,6 +118,8 @@ struct Connection {
   bool greeted = false;
   uint32_t receive_size = wire::kMinMessage;  // of the client's buffers
   uint32_t spare_receives = 0;                // for messages that it has not asked for
+  ReceiveLane own_receives{this};
+  ReceiveLane* receives = nullptr;  // where it receives: its own lane or that of all
   ConnectionCredits credits;
   SendLedger ledger;
   ActiveRequest request;

@@ -1,5 +1,8 @@
 #include "server/net/message_memory.h"
 
+#include <algorithm>
+#include <cerrno>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/macros.h"
 #include "common/verbs/errors.h"
@@ -19,12 +22,23 @@ absl::StatusOr<MessageMemory> MessageMemory::Create(const verbs::ProtectionDomai
 }
 
 absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(
-    const verbs::ProtectionDomain& pd, const std::string& name, uint32_t depth) {
+    const verbs::ProtectionDomain& pd, const std::string& name, const QueuePlan& plan) {
   std::unique_ptr<ReceiveQueue> queue(new ReceiveQueue);
+  const uint32_t depth = plan.receives;
+  if (plan.shared_receives()) {
+    absl::StatusOr<verbs::SharedReceiveQueue> srq = verbs::SharedReceiveQueue::Create(pd, depth);
+    if (!srq.ok()) {
+      const int error = verbs::ErrnoOf(srq.status()).value_or(0);
+      if (error != EOPNOTSUPP && error != ENOSYS) return srq.status();
+      return absl::UnimplementedError(srq.status().message());
+    }
+    queue->srq_ = *std::move(srq);
+  }
   VERBENA_ASSIGN_OR_RETURN(queue->memory_, MessageMemory::Create(pd, name, depth));
-  VERBENA_ASSIGN_OR_RETURN(queue->srq_, verbs::SharedReceiveQueue::Create(pd, depth));
   queue->pieces_.reserve(depth);
   queue->requests_.reserve(depth);
+  queue->generations_.assign(depth, 1);
+  queue->owners_.assign(depth, nullptr);
   for (uint32_t i = 0; i < depth; ++i) {
     queue->pieces_.push_back(
         verbs::MakeSge(queue->memory_.At(i), kMaxMessage, queue->memory_.lkey()));
@@ -32,57 +46,106 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(
         WorkId(WorkKind::kReceive, {.slot = i, .generation = 1}).bits(), &queue->pieces_[i]));
     queue->reserve_.push_back(depth - 1 - i);
   }
-  queue->SetGranted(0);
-  VERBENA_RETURN_IF_ERROR(queue->Flush().status());
+  if (!plan.shared_receives()) return queue;
+  queue->shared_.margin_ = plan.worker_margin();
+  queue->SetGranted(queue->shared_, 0);
+  absl::Status failed;
+  queue->Flush([&](ReceiveLane&, const absl::Status& status) { failed = status; });
+  VERBENA_RETURN_IF_ERROR(failed);
   return queue;
 }
 
-void ReceiveQueue::SetGranted(uint32_t granted) {
-  target_ = granted + kReceiveMargin;
-  while (in_use_ < target_ && !reserve_.empty()) {
-    List(reserve_.back());
+ReceiveLane* ReceiveQueue::Attach(ReceiveLane* own, ibv_qp* qp) {
+  if (srq_.valid()) return &shared_;
+  own->qp_ = qp;
+  own->margin_ = kOwnMargin;
+  return own;
+}
+
+void ReceiveQueue::Detach(ReceiveLane& lane) {
+  if (&lane == &shared_) return;
+  lane.open_ = false;
+  for (const ibv_recv_wr* at = lane.first_; at != nullptr; at = at->next) {
+    Reserve(WorkId(at->wr_id).ref.slot);
+  }
+  lane.first_ = lane.last_ = nullptr;
+  lane.listed_ = 0;
+  if (lane.dirty_) std::erase(dirty_, &lane);
+  lane.dirty_ = false;
+}
+
+void ReceiveQueue::Reclaim(ReceiveLane& lane) {
+  if (&lane == &shared_) return;
+  Detach(lane);
+  for (uint32_t i = 0; i < owners_.size() && lane.in_use_ > 0; ++i) {
+    if (owners_[i] != &lane) continue;
+    uint32_t& generation = generations_[i];
+    generation = generation == verbs::kMaxGeneration ? 1 : generation + 1;
+    requests_[i].wr_id = WorkId(WorkKind::kReceive, {.slot = i, .generation = generation}).bits();
+    Reserve(i);
+  }
+}
+
+void ReceiveQueue::SetGranted(ReceiveLane& lane, uint32_t granted) {
+  lane.target_ = granted + lane.margin_;
+  while (lane.open_ && lane.in_use_ < lane.target_ && !reserve_.empty()) {
+    const uint32_t index = reserve_.back();
     reserve_.pop_back();
-    ++in_use_;
+    ++lane.in_use_;
+    owners_[index] = &lane;
+    List(lane, index);
   }
 }
 
 void ReceiveQueue::Return(uint32_t index) {
-  if (in_use_ > target_) {
-    --in_use_;
-    reserve_.push_back(index);
+  ReceiveLane* const lane = owners_[index];
+  if (lane == nullptr) return;  // a completion came twice
+  if (!lane->open_ || lane->in_use_ > lane->target_) {
+    Reserve(index);
   } else {
-    List(index);
+    List(*lane, index);
   }
 }
 
-void ReceiveQueue::List(uint32_t index) {
+void ReceiveQueue::Reserve(uint32_t index) {
+  --owners_[index]->in_use_;
+  owners_[index] = nullptr;
+  reserve_.push_back(index);
+}
+
+void ReceiveQueue::List(ReceiveLane& lane, uint32_t index) {
   ibv_recv_wr* request = &requests_[index];
   request->next = nullptr;
-  if (last_ == nullptr) {
-    first_ = request;
+  if (lane.last_ == nullptr) {
+    lane.first_ = request;
   } else {
-    last_->next = request;
+    lane.last_->next = request;
   }
-  last_ = request;
-  ++listed_;
+  lane.last_ = request;
+  ++lane.listed_;
+  if (!lane.dirty_) dirty_.push_back(&lane);
+  lane.dirty_ = true;
 }
 
-absl::StatusOr<uint32_t> ReceiveQueue::Flush() {
-  if (first_ == nullptr) return 0u;
+absl::Status ReceiveQueue::Post(ReceiveLane& lane, uint32_t* posted) {
   ibv_recv_wr* bad = nullptr;
-  if (const int error = verbs::PostSrqRecv(srq_.get(), first_, &bad); error != 0) {
-    // What was not posted stays listed and is tried again.
-    while (first_ != bad && first_ != nullptr) {
-      first_ = first_->next;
-      --listed_;
-    }
-    if (first_ == nullptr) last_ = nullptr;
-    return verbs::ErrnoStatus(error, "ibv_post_srq_recv", "");
+  const bool shared = lane.qp_ == nullptr;
+  const int error = shared ? verbs::PostSrqRecv(srq_.get(), lane.first_, &bad)
+                           : verbs::PostRecv(lane.qp_, lane.first_, &bad);
+  if (error == 0) bad = nullptr;
+  while (lane.first_ != bad && lane.first_ != nullptr) {
+    lane.first_ = lane.first_->next;
+    --lane.listed_;
+    ++*posted;
   }
-  const uint32_t posted = listed_;
-  first_ = last_ = nullptr;
-  listed_ = 0;
-  return posted;
+  if (lane.first_ == nullptr) lane.last_ = nullptr;
+  if (error == 0) return absl::OkStatus();
+  return verbs::ErrnoStatus(error, shared ? "ibv_post_srq_recv" : "ibv_post_recv", "");
+}
+
+absl::Status ReceiveQueue::ArmAlarm() {
+  if (!srq_.valid()) return absl::OkStatus();
+  return srq_.ArmLimit(std::max(shared_.margin_ / 2, 1u));
 }
 
 absl::StatusOr<ResponsePool> ResponsePool::Create(const verbs::ProtectionDomain& pd,

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/macros.h"
-#include "common/base/sizes.h"
 
 namespace verbena::net {
 namespace {
@@ -26,134 +25,238 @@ absl::Status Refuse(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-absl::Status CheckOptions(const DeviceLimits& device, const QueueOptions& options) {
+// Why connections cannot share receive queues; empty if they can.
+std::string WhyNoSrq(const DeviceLimits& device, const QueueOptions& options) {
+  if (!options.use_srq) return "--srq=off";
+  if (!device.no_srq.empty()) return device.no_srq;
+  if (device.max_srq < options.workers) {
+    return absl::StrCat("max_srq = ", device.max_srq, ", --workers=", options.workers);
+  }
+  if (device.max_srq_sge < 1) return "max_srq_sge = 0";
+  if (device.max_srq_wr < 2) return absl::StrCat("max_srq_wr = ", device.max_srq_wr);
+  return "";
+}
+
+// What does not depend on the window.
+absl::Status CheckDevice(const DeviceLimits& device, const QueueOptions& options) {
   if (options.workers < 1 || options.workers > kMaxWorkers) {
     return Refuse("--workers=", options.workers, " is out of range: 1 to ", kMaxWorkers);
   }
-  if (options.window < 1 || options.window > kMaxWindow) {
+  if (options.window > kMaxWindow) {
     return Refuse("--window=", options.window, " is out of range: 1 to ", kMaxWindow);
   }
-  if (options.srq_depth > kMaxSrqDepth) {
-    return Refuse("--srq_depth=", options.srq_depth, " is out of range: at most ", kMaxSrqDepth);
+  if (options.srq_depth > kMaxReceives) {
+    return Refuse("--srq_depth=", options.srq_depth, " is out of range: at most ", kMaxReceives);
   }
   const uint32_t workers = options.workers;
-  if (device.max_srq < workers) {
-    return Refuse("--workers=", workers, ": each needs a shared receive queue, and device ",
-                  device.name, " has max_srq = ", device.max_srq);
+  if (device.max_pd < 1 || device.max_sge < 1) {
+    return Refuse("device ", device.name, " has max_pd = ", device.max_pd,
+                  " and max_sge = ", device.max_sge, "; the server needs 1 of each");
   }
   // A worker has one receive CQ and at least one send CQ.
   if (device.max_cq < 2 * workers) {
     return Refuse("--workers=", workers, ": each needs 2 completion queues or more, and device ",
                   device.name, " has max_cq = ", device.max_cq);
   }
-  const uint32_t send_depth = SendDepth(options.window);
-  if (send_depth > device.max_qp_wr) {
-    return Refuse("--window=", options.window, " needs a send queue of ", send_depth,
-                  " requests for each connection, and device ", device.name,
-                  " has max_qp_wr = ", device.max_qp_wr);
-  }
-  if (2 * send_depth > device.max_cqe) {
-    return Refuse("--window=", options.window, " needs ", 2 * send_depth,
-                  " completion queue entries for each connection, and device ", device.name,
-                  " has max_cqe = ", device.max_cqe);
+  // The slice, and each worker's receive and response buffers.
+  if (device.max_mr < 1 + 2 * workers) {
+    return Refuse("--workers=", workers, " needs ", 1 + 2 * workers,
+                  " registrations of memory, and device ", device.name,
+                  " has max_mr = ", device.max_mr);
   }
   if (device.max_qp <= kReservedQps) {
     return Refuse("device ", device.name, " has max_qp = ", device.max_qp,
                   ", which leaves none for clients");
   }
+  if (device.descriptors_per_connection > 0 &&
+      device.descriptors < device.descriptors_per_connection) {
+    return Refuse("`ulimit -n` is ", device.descriptor_limit,
+                  ", which leaves no file descriptors for clients (a connection takes up to ",
+                  device.descriptors_per_connection, " on device ", device.name, "): raise it");
+  }
   return absl::OkStatus();
 }
 
-// Credits that are lent to busy connections: half of all, at least one full window.
-uint32_t MinimumSpare(uint32_t srq_depth, uint32_t window) {
-  const uint32_t half = srq_depth / 2;
-  return std::max(window - 1, half - std::min(half, kReceiveMargin));
-}
+// The plan for one size of the window.
+class Planner {
+ public:
+  Planner(const DeviceLimits& device, const QueueOptions& options, uint32_t window)
+      : device_(device), options_(options) {
+    plan_.workers = options.workers;
+    plan_.window = window;
+    plan_.no_srq = WhyNoSrq(device, options);
+  }
 
-// The smallest depth that reserves a credit for each connection and leaves enough to lend.
-uint32_t DepthFor(uint32_t connections, uint32_t window) {
-  return std::bit_ceil(std::max(connections + window - 1 + kReceiveMargin, 2 * connections));
-}
+  absl::StatusOr<QueuePlan> Make() {
+    VERBENA_RETURN_IF_ERROR(PlanQueuePair());
+    VERBENA_RETURN_IF_ERROR(PlanReceives());
+    VERBENA_RETURN_IF_ERROR(PlanConnections());
+    return plan_;
+  }
 
-absl::StatusOr<uint32_t> PlanSrqDepth(const DeviceLimits& device, const QueueOptions& options) {
-  const uint32_t least = options.window + kReceiveMargin;
-  const uint32_t most = std::min({device.max_srq_wr, device.max_cqe / 2, kMaxSrqDepth});
-  if (options.srq_depth == 0) {
-    uint32_t wanted = kDefaultSrqDepth;
-    if (options.max_connections > 0) {
-      wanted = std::max(
-          wanted, DepthFor(DivideUp(options.max_connections, options.workers), options.window));
+ private:
+  absl::Status PlanQueuePair() {
+    plan_.send_depth = SendDepth(plan_.window);
+    if (plan_.send_depth > device_.max_qp_wr) {
+      return Refuse("--window=", plan_.window, " needs a send queue of ", plan_.send_depth,
+                    " requests for each connection, and device ", device_.name,
+                    " has max_qp_wr = ", device_.max_qp_wr);
     }
-    wanted = std::min(wanted, most);
-    if (wanted < least) {
-      return Refuse("--window=", options.window, " needs a shared receive queue of ", least,
-                    " entries, and device ", device.name, " allows ", most,
-                    " (max_srq_wr = ", device.max_srq_wr, ", max_cqe = ", device.max_cqe, ")");
+    // The send queue is always the longer one.
+    plan_.receive_depth = plan_.shared_receives() ? 0 : plan_.window + kOwnMargin;
+    if (2 * plan_.send_depth > device_.max_cqe) {
+      return Refuse("--window=", plan_.window, " needs ", 2 * plan_.send_depth,
+                    " completion queue entries for each connection, and device ", device_.name,
+                    " has max_cqe = ", device_.max_cqe);
     }
-    return wanted;
+    plan_.connections_per_cq =
+        std::min(kConnectionsPerCq, device_.max_cqe / (2 * plan_.send_depth));
+    plan_.send_cq_depth = plan_.connections_per_cq * 2 * plan_.send_depth;
+    return absl::OkStatus();
   }
-  if (options.srq_depth < least) {
-    return Refuse("--srq_depth=", options.srq_depth, " is less than ", least,
-                  " (--window=", options.window, " and ", kReceiveMargin,
-                  "): one client could not be given its window");
+
+  // What one connection with a full window needs.
+  bool Suffice(uint32_t receives) const {
+    const uint32_t margin = plan_.shared_receives() ? SharedMargin(receives) : kOwnMargin;
+    return receives >= plan_.window + margin;
   }
-  if (options.srq_depth > device.max_srq_wr) {
-    return Refuse("--srq_depth=", options.srq_depth, ": device ", device.name,
-                  " has max_srq_wr = ", device.max_srq_wr);
+
+  // Buffers for `connections` of a worker with enough to lend: as many again.
+  uint32_t ReceivesFor(uint32_t connections) const {
+    if (!plan_.shared_receives()) {
+      const uint32_t reserved = connections * (1 + kOwnMargin);
+      return std::bit_ceil(std::max(reserved + plan_.window - 1, 2 * reserved));
+    }
+    return std::bit_ceil(
+        std::max(connections + plan_.window - 1 + SharedMargin(UINT32_MAX), 2 * connections));
   }
-  if (options.srq_depth > device.max_cqe / 2) {
-    return Refuse("--srq_depth=", options.srq_depth, " needs a completion queue of ",
-                  uint64_t{2} * options.srq_depth, " entries, and device ", device.name,
-                  " has max_cqe = ", device.max_cqe);
+
+  absl::Status PlanReceives() {
+    const uint32_t by_srq = plan_.shared_receives() ? device_.max_srq_wr : kMaxReceives;
+    const uint64_t by_memory =
+        device_.max_mr_size == 0 ? kMaxReceives : device_.max_mr_size / kMaxMessage;
+    const auto most = static_cast<uint32_t>(
+        std::min<uint64_t>({by_srq, device_.max_cqe / 2, by_memory, kMaxReceives}));
+    uint32_t& receives = plan_.receives;
+    receives = options_.srq_depth;
+    if (receives == 0) {
+      receives = kDefaultReceives;
+      if (options_.max_connections > 0) {
+        receives =
+            std::max(receives, ReceivesFor(DivideUp(options_.max_connections, options_.workers)));
+      }
+      receives = std::min(receives, most);
+      if (!Suffice(receives)) {
+        return Refuse("--window=", plan_.window, " needs more than the ", most,
+                      " receives of a worker that device ", device_.name, " allows (", SrqLimit(),
+                      "max_cqe = ", device_.max_cqe, ", max_mr_size = ", device_.max_mr_size, ")");
+      }
+    }
+    plan_.receive_cq_depth = 2 * receives;
+    if (!Suffice(receives)) {
+      return Refuse("--srq_depth=", receives, " is too little for --window=", plan_.window,
+                    " and a margin: one client could not be given its window");
+    }
+    if (receives > by_srq) {
+      return Refuse("--srq_depth=", receives, ": device ", device_.name,
+                    " has max_srq_wr = ", device_.max_srq_wr);
+    }
+    if (receives > device_.max_cqe / 2) {
+      return Refuse("--srq_depth=", receives, " needs a completion queue of ", 2 * receives,
+                    " entries, and device ", device_.name, " has max_cqe = ", device_.max_cqe);
+    }
+    if (receives > by_memory) {
+      return Refuse("--srq_depth=", receives, " needs buffers of ",
+                    uint64_t{receives} * kMaxMessage, " bytes in one registration, and device ",
+                    device_.name, " has max_mr_size = ", device_.max_mr_size);
+    }
+    return absl::OkStatus();
   }
-  return options.srq_depth;
-}
+
+  std::string SrqLimit() const {
+    return plan_.shared_receives() ? absl::StrCat("max_srq_wr = ", device_.max_srq_wr, ", ") : "";
+  }
+
+  // Connections of a worker whose credits and margins leave enough to lend: half of all, at least
+  // one full window.
+  uint32_t ConnectionsByCredits() const {
+    const uint32_t margin = plan_.worker_margin();
+    const uint32_t each = 1 + plan_.connection_margin();
+    const uint32_t half = plan_.receives / 2;
+    const uint32_t lent = std::min(half - std::min(half, margin), plan_.receives - margin - each);
+    return (plan_.receives - margin - std::max(plan_.window - 1, lent)) / each;
+  }
+
+  absl::Status PlanConnections() {
+    const uint32_t by_credits = ConnectionsByCredits();
+    const uint64_t by_cqs =
+        uint64_t{device_.max_cq / options_.workers - 1} * plan_.connections_per_cq;
+    const uint32_t by_qps = device_.max_qp - kReservedQps;
+    const uint64_t by_descriptors = device_.descriptors_per_connection == 0
+                                        ? UINT32_MAX
+                                        : device_.descriptors / device_.descriptors_per_connection;
+    const uint64_t of_device = std::min<uint64_t>(by_qps, by_descriptors);
+    const auto per_worker = static_cast<uint32_t>(
+        std::min<uint64_t>({by_credits, by_cqs, of_device, kMaxConnectionsPerWorker}));
+    const auto possible = static_cast<uint32_t>(
+        std::min<uint64_t>(of_device, uint64_t{per_worker} * options_.workers));
+    const uint32_t asked = options_.max_connections;
+    if (asked > by_qps) {
+      return Refuse("--max_connections=", asked, ": device ", device_.name,
+                    " has max_qp = ", device_.max_qp, ", which allows ", by_qps, " connections");
+    }
+    if (asked > by_descriptors) {
+      return Refuse("--max_connections=", asked, ": `ulimit -n` is ", device_.descriptor_limit,
+                    ", which leaves file descriptors for ", by_descriptors,
+                    " connections (each takes up to ", device_.descriptors_per_connection,
+                    " on device ", device_.name, "): raise it");
+    }
+    if (asked > possible && per_worker == by_credits) {
+      return Refuse("--max_connections=", asked, ": ", options_.workers, " workers with ",
+                    plan_.receives, " receives each and --window=", plan_.window, " allow ",
+                    possible, " connections (device ", device_.name, " has ", SrqLimit(),
+                    "max_cqe = ", device_.max_cqe, ", max_mr_size = ", device_.max_mr_size,
+                    "); raise --srq_depth or --workers");
+    }
+    if (asked > possible) {
+      return Refuse("--max_connections=", asked, ": device ", device_.name,
+                    " has max_cq = ", device_.max_cq, " and max_cqe = ", device_.max_cqe,
+                    ", which allow ", possible, " connections with --window=", plan_.window);
+    }
+    plan_.max_connections = asked > 0 ? asked : std::min(possible, kDefaultMaxConnections);
+    // A worker may be given more than its share when clients of the others leave, as far as its
+    // queues allow; what is not reserved is there to be lent.
+    plan_.connections_per_worker = std::min(per_worker, plan_.max_connections);
+    plan_.send_cqs_per_worker = DivideUp(plan_.connections_per_worker, plan_.connections_per_cq);
+    return absl::OkStatus();
+  }
+
+  const DeviceLimits& device_;
+  const QueueOptions& options_;
+  QueuePlan plan_;
+};
 
 }  // namespace
 
+std::string QueuePlan::Describe() const {
+  const std::string receiving = shared_receives()
+                                    ? absl::StrCat("SRQ ", receives)
+                                    : absl::StrCat("no SRQ (", no_srq, "): ", receives,
+                                                   " receives for queues of ", receive_depth);
+  return absl::StrCat(receiving, ", CQ ", receive_cq_depth, " (receive) and ", send_cq_depth,
+                      " (send, for ", connections_per_cq, " connections), QP ", send_depth,
+                      "; window ", window);
+}
+
 absl::StatusOr<QueuePlan> PlanQueues(const DeviceLimits& device, const QueueOptions& options) {
-  VERBENA_RETURN_IF_ERROR(CheckOptions(device, options));
-  QueuePlan plan;
-  plan.workers = options.workers;
-  plan.window = options.window;
-  VERBENA_ASSIGN_OR_RETURN(plan.srq_depth, PlanSrqDepth(device, options));
-  plan.receive_cq_depth = 2 * plan.srq_depth;
-  plan.send_depth = SendDepth(options.window);
-  plan.connections_per_cq = std::min(kConnectionsPerCq, device.max_cqe / (2 * plan.send_depth));
-  plan.send_cq_depth = plan.connections_per_cq * 2 * plan.send_depth;
-
-  const uint32_t by_credits = plan.credits() - MinimumSpare(plan.srq_depth, options.window);
-  const uint64_t cqs_per_worker = device.max_cq / options.workers - 1;
-  const uint64_t by_cqs = cqs_per_worker * plan.connections_per_cq;
-  const uint32_t by_qps = device.max_qp - kReservedQps;
-  const auto per_worker = static_cast<uint32_t>(
-      std::min<uint64_t>({by_credits, by_cqs, by_qps, kMaxConnectionsPerWorker}));
-  const auto possible =
-      static_cast<uint32_t>(std::min<uint64_t>(by_qps, uint64_t{per_worker} * options.workers));
-
-  if (options.max_connections > possible) {
-    if (options.max_connections > by_qps) {
-      return Refuse("--max_connections=", options.max_connections, ": device ", device.name,
-                    " has max_qp = ", device.max_qp, ", which allows ", by_qps, " connections");
-    }
-    if (per_worker == by_credits) {
-      return Refuse("--max_connections=", options.max_connections, ": ", options.workers,
-                    " workers with shared receive queues of ", plan.srq_depth,
-                    " and --window=", options.window, " allow ", possible, " connections (device ",
-                    device.name, " has max_srq_wr = ", device.max_srq_wr,
-                    "); raise --srq_depth or --workers");
-    }
-    return Refuse("--max_connections=", options.max_connections, ": device ", device.name,
-                  " has max_cq = ", device.max_cq, " and max_cqe = ", device.max_cqe,
-                  ", which allow ", possible, " connections with --window=", options.window);
+  VERBENA_RETURN_IF_ERROR(CheckDevice(device, options));
+  if (options.window > 0) return Planner(device, options, options.window).Make();
+  // The largest window up to the default that fits and that half of the receives can serve.
+  for (uint32_t window = kDefaultWindow; window > 1; --window) {
+    absl::StatusOr<QueuePlan> plan = Planner(device, options, window).Make();
+    if (plan.ok() && window - 1 <= plan->receives / 2) return plan;
   }
-  plan.max_connections = options.max_connections > 0 ? options.max_connections
-                                                     : std::min(possible, kDefaultMaxConnections);
-  // A worker may be given more than its share when clients of the others leave, as far as its
-  // queues allow; what is not reserved is there to be lent.
-  plan.connections_per_worker = std::min(per_worker, plan.max_connections);
-  plan.send_cqs_per_worker = DivideUp(plan.connections_per_worker, plan.connections_per_cq);
-  return plan;
+  return Planner(device, options, 1).Make();
 }
 
 }  // namespace verbena::net

@@ -2,11 +2,15 @@
 // and the server's flags. Pure functions, thread-safe.
 //
 // What the plan promises, so that no queue can ever overrun:
-//   - a worker's receive CQ has 2 x the depth of its SRQ, since every receive may be completed;
+//   - a worker's receive CQ has 2 x its receive buffers, since every receive may be completed;
 //   - a send CQ has 2 x the sum of the send depths of the connections that it serves, since an
 //     unsignalled request completes too when it fails;
-//   - the sum of the grants of a worker's connections is at most the depth of its SRQ, less a
-//     margin: one is reserved for each connection that may come, the rest is lent to the busy ones.
+//   - the sum of the grants of a worker's connections and the margins is at most its receive
+//     buffers: one grant (and without an SRQ one margin) is reserved for each connection that may
+//     come, the rest is lent to the busy ones.
+//
+// A flag that the user has set is taken as it is or refused, with the device's limit. What he has
+// left to the server (0) shrinks until it fits.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +28,10 @@ inline constexpr uint32_t kMaxMessage = 193 * 64;
 inline constexpr uint32_t kEagerLimit = 8192;
 
 inline constexpr uint32_t kDefaultMaxConnections = 8192;
-inline constexpr uint32_t kDefaultSrqDepth = 4096;  // per worker
+inline constexpr uint32_t kDefaultReceives = 4096;  // per worker
 inline constexpr uint32_t kDefaultWindow = 32;
 inline constexpr uint32_t kMaxWindow = 1024;
-inline constexpr uint32_t kMaxSrqDepth = 1U << 20;
+inline constexpr uint32_t kMaxReceives = 1U << 20;
 inline constexpr uint32_t kMaxWorkers = 256;
 // Connections of one worker that a wr_id can tell apart.
 inline constexpr uint32_t kMaxConnectionsPerWorker = 65535;
@@ -35,38 +39,59 @@ inline constexpr uint32_t kMaxConnectionsPerWorker = 65535;
 // Messages that a client is sent without having asked: probes and changes of its grant. It keeps
 // this many receives more than it has requests unanswered.
 inline constexpr uint32_t kSpareReceives = 3;
-// Receives that are posted beyond what is granted. Honest clients never use them, so fewer than
-// half of them left is an alarm.
-inline constexpr uint32_t kReceiveMargin = 16;
+// Receives that are posted beyond what is granted. Honest clients never use them. In a shared
+// receive queue of `depth`; fewer than half of them left is an alarm.
+constexpr uint32_t SharedMargin(uint32_t depth) {
+  if (depth >= 3 * 16) return 16;
+  return depth >= 3 ? depth / 3 : 1;
+}
+// In a connection's own receive queue: one is enough to see that a client sends too much.
+inline constexpr uint32_t kOwnMargin = 1;
 // READs of a large value that are in flight at once on a connection, and bytes of each at most.
 inline constexpr uint32_t kReadsInFlight = 4;
 inline constexpr uint64_t kReadPiece = 1024 * 1024;
 
-// What a device can do, from ibv_query_device.
+// What a device can do, from ibv_query_device, and what the process may do with it.
 struct DeviceLimits {
   std::string name;
   uint32_t max_qp = 0;
   uint32_t max_qp_wr = 0;
+  uint32_t max_sge = 0;
   uint32_t max_cq = 0;
   uint32_t max_cqe = 0;
   uint32_t max_srq = 0;
   uint32_t max_srq_wr = 0;
+  uint32_t max_srq_sge = 0;
+  uint32_t max_mr = 0;
   uint64_t max_mr_size = 0;  // bytes; 0: not known
+  uint32_t max_pd = 0;
+  // Why shared receive queues are not to be used although the device names some; empty: no reason.
+  std::string no_srq{};
+  // File descriptors that a connection takes at most (0: none, no limit), and those to be had.
+  uint32_t descriptors_per_connection = 0;
+  uint64_t descriptors = 0;
+  uint64_t descriptor_limit = 0;  // RLIMIT_NOFILE, for people
 };
 
-// What the user asks for.
+// What the user asks for; 0 leaves it to the server, except for `workers`.
 struct QueueOptions {
   uint32_t workers = 1;
   uint32_t max_connections = 0;  // 0: kDefaultMaxConnections or what fits, whichever is less
-  uint32_t srq_depth = 0;        // per worker; 0: kDefaultSrqDepth, or more if needed, or what fits
-  uint32_t window = kDefaultWindow;
+  uint32_t srq_depth = 0;  // receives per worker; 0: kDefaultReceives, or more if needed, or what
+                           // fits
+  uint32_t window = 0;     // 0: kDefaultWindow, or what fits
+  bool use_srq = true;     // false: each connection has a receive queue of its own
 };
 
 struct QueuePlan {
   uint32_t workers = 0;
   uint32_t window = 0;
-  uint32_t srq_depth = 0;            // per worker
+  // Empty: a worker's connections share a receive queue. Else each has its own, filled out of the
+  // same number of buffers, and this is the reason: "max_srq = 0", ...
+  std::string no_srq{};
+  uint32_t receives = 0;             // buffers per worker; the depth of its SRQ
   uint32_t receive_cq_depth = 0;     // per worker
+  uint32_t receive_depth = 0;        // of a connection's own receive queue; 0 with an SRQ
   uint32_t send_depth = 0;           // per connection
   uint32_t send_cq_depth = 0;        // of each send CQ
   uint32_t connections_per_cq = 0;   // that share a send CQ
@@ -74,10 +99,16 @@ struct QueuePlan {
   uint32_t connections_per_worker = 0;
   uint32_t max_connections = 0;  // of the device
 
-  // Requests that a worker's clients may have unanswered together.
-  uint32_t credits() const { return srq_depth - kReceiveMargin; }
-  // Of these, the ones that are lent to busy connections.
-  uint32_t spare_credits() const { return credits() - connections_per_worker; }
+  bool shared_receives() const { return no_srq.empty(); }
+  // Receives beyond the grants: of a worker, and of each of its connections.
+  uint32_t worker_margin() const { return shared_receives() ? SharedMargin(receives) : 0; }
+  uint32_t connection_margin() const { return shared_receives() ? 0 : kOwnMargin; }
+  // Credits that are lent to busy connections.
+  uint32_t spare_credits() const {
+    return receives - worker_margin() - connections_per_worker * (1 + connection_margin());
+  }
+  // For people, one line.
+  std::string Describe() const;
 };
 
 // InvalidArgument names the flag, the value asked for, the device and its limit.

@@ -24,6 +24,8 @@ constexpr uint32_t kEagerPolls = 256;
 constexpr uint32_t kSpinsPerClock = 64;
 // Rounds of polling that found something between two looks at the clock.
 constexpr uint32_t kRoundsPerClock = 1024;
+// Milliseconds until receives that could not be posted are tried again.
+constexpr int kRepostMillis = 5;
 // Send completions only give back places and buffers, so they are taken less often while requests
 // keep coming.
 constexpr uint32_t kRoundsPerSendPoll = 8;
@@ -197,6 +199,7 @@ void Worker::Sleep() {
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                SleepMillis(MonotonicNanos()));
   if (count > 0) DrainEvents();
+  if (Unposted()) FlushAll();
   empty_polls_ = 0;
   idle_since_ = 0;
   if (const int64_t now = MonotonicNanos(); now - last_tick_ >= kSecond) Tick(now);
@@ -230,8 +233,16 @@ void Worker::DrainEvents() {
   }
 }
 
-// Until the next thing that has a time: a flush that takes too long, or the tick.
+// Whether receives could not be posted.
+bool Worker::Unposted() const {
+  return std::any_of(queue_sets_.begin(), queue_sets_.end(),
+                     [](const QueueSet* queues) { return queues->receives->unposted(); });
+}
+
+// Until the next thing that has a time: receives to be posted again, a flush that takes too long,
+// or the tick.
 int Worker::SleepMillis(int64_t now) const {
+  if (Unposted()) return kRepostMillis;
   int64_t until = INT64_MAX;
   if (connections_.used() > 0) until = last_tick_ + kSecond;
   for (const Connection* connection : flushing_) {

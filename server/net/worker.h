@@ -81,13 +81,14 @@ class Worker {
   void Sleep();
   bool ArmAll();
   void DrainEvents();
+  bool Unposted() const;
   int SleepMillis(int64_t now) const;
   void TakeMail();
   void Tick(int64_t now);
   void TickConnection(Connection& connection);
 
   // worker_connections.cc: from adoption to the end.
-  void PostWhatIsGranted(QueueSet& queues);
+  void PostWhatIsGranted(Connection& connection);
   void Adopt(Connection* connection);
   void Close(Connection& connection, CloseReason reason, std::string_view detail);
   void Flushed(Connection& connection);
@@ -113,6 +114,7 @@ class Worker {
   void QueueSend(Connection& connection, uint32_t buffer, size_t size, bool signal);
   BatchEntry& NextEntry(Connection& connection);
   void FlushAll();
+  void OnUnposted(ReceiveLane& lane, const absl::Status& status);
   void FlushConnection(Connection& connection);
   void ReleaseBuffer(Connection& connection, uint32_t buffer);
 

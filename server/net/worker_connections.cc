@@ -16,8 +16,11 @@ constexpr int64_t kFlushLimit = 200'000'000;
 }  // namespace
 
 // Keeps a receive for everything that clients may send.
-void Worker::PostWhatIsGranted(QueueSet& queues) {
-  queues.receives->SetGranted(queues.adopted + queues.credits.lent());
+void Worker::PostWhatIsGranted(Connection& connection) {
+  QueueSet& queues = *connection.queues;
+  queues.receives->SetGranted(*connection.receives, queues.receives->srq() != nullptr
+                                                        ? queues.adopted + queues.credits.lent()
+                                                        : connection.credits.grant());
 }
 
 void Worker::Adopt(Connection* connection) {
@@ -25,6 +28,7 @@ void Worker::Adopt(Connection* connection) {
   const std::optional<verbs::SlotRef> slot = connections_.Acquire();
   counters_.connections.Add();
   counters_.connections_opened.Add();
+  connection->receives = queues.receives->Attach(&connection->own_receives, connection->raw_qp);
   if (!slot.has_value()) {  // the acceptor keeps to the same limit
     LogError("worker ", options_.index, ": no slot for connection ", connection->id);
     connection->slot = {UINT32_MAX, 0};
@@ -41,7 +45,7 @@ void Worker::Adopt(Connection* connection) {
   }
   connection->heard = connection->probed = connection->progressed = tick_;
   ++queues.adopted;
-  PostWhatIsGranted(queues);
+  PostWhatIsGranted(*connection);
   FlushAll();
   connection->acceptor->Post({AcceptorMail::Kind::kAdopted, connection});
   if (draining_) TryFinish(*connection);
@@ -61,6 +65,7 @@ void Worker::Close(Connection& connection, CloseReason reason, std::string_view 
             " is closed: ", ToAbsl(detail));
   }
   ReceiveQueue& receives = *connection.queues->receives;
+  receives.Detach(*connection.receives);
   if (connection.request.active) {
     receives.Return(connection.request.arrived.receive);
     connection.request.active = false;
@@ -119,7 +124,8 @@ void Worker::Forget(std::unique_ptr<Connection> connection) {
   connection->ledger.RetireAll([&](uint32_t buffer) { ReleaseBuffer(*connection, buffer); });
   connection->credits.Close(connection->queues->credits);
   --connection->queues->adopted;
-  PostWhatIsGranted(*connection->queues);
+  connection->queues->receives->Reclaim(*connection->receives);
+  PostWhatIsGranted(*connection);
   connection->transfer.pending.reset();
   connections_.Release(connection->slot);
   counters_.connections.Subtract();

@@ -27,20 +27,21 @@ Connection* Worker::FindByQp(QueueSet& queues, uint32_t qp_number) {
 
 void Worker::OnReceive(QueueSet& queues, const ibv_wc& completion) {
   const WorkId id(completion.wr_id);
-  if (id.kind != WorkKind::kReceive || !queues.receives->IsBuffer(id.ref.slot)) {
-    if (log_.Allow()) LogError("worker ", options_.index, ": a completion of nothing");
-    return;
-  }
-  const uint32_t receive = id.ref.slot;
+  const std::optional<uint32_t> found = queues.receives->Find(id.ref);
+  // Of a queue that is gone, on devices that keep the completions of a destroyed queue pair.
+  if (id.kind != WorkKind::kReceive || !found.has_value()) return;
+  const uint32_t receive = *found;
   Connection* const connection = FindByQp(queues, completion.qp_num);
   if (connection == nullptr || connection->state != ConnectionState::kOpen) {
     queues.receives->Return(receive);
     return;
   }
   if (completion.status != IBV_WC_SUCCESS) {
-    queues.receives->Return(receive);
-    Close(*connection, CloseReason::kTransportError,
+    // A queue pair in ERR flushes the receives of its own; the client may just have left.
+    const bool flushed = completion.status == IBV_WC_WR_FLUSH_ERR;
+    Close(*connection, flushed ? CloseReason::kPeerLeft : CloseReason::kTransportError,
           absl::StrCat("a receive failed: ", verbs::WcStatusText(completion.status)));
+    queues.receives->Return(receive);
     return;
   }
   connection->heard = tick_;
@@ -127,7 +128,7 @@ void Worker::FinishRequest(Connection& connection) {
       connection.queues->credits, static_cast<uint32_t>(request.reader.header().wanted));
   // Receives are posted (FlushAll) before the answer is, so that the client's next requests find
   // them.
-  PostWhatIsGranted(*connection.queues);
+  PostWhatIsGranted(connection);
   connection.queues->receives->Return(request.arrived.receive);
   request.writer->Finish(static_cast<uint16_t>(grant));
   request.active = false;
@@ -257,16 +258,24 @@ void Worker::QueueSend(Connection& connection, uint32_t buffer, size_t size, boo
 // connection.
 void Worker::FlushAll() {
   for (QueueSet* queues : queue_sets_) {
-    const absl::StatusOr<uint32_t> posted = queues->receives->Flush();
-    if (posted.ok()) {
-      if (*posted > 0) counters_.receives_posted.Add(*posted);
-    } else if (log_.Allow()) {
-      LogError("worker ", options_.index, ": cannot post receives: ", posted.status().message());
-    }
+    const uint32_t posted = queues->receives->Flush(
+        [this](ReceiveLane& lane, const absl::Status& status) { OnUnposted(lane, status); });
+    if (posted > 0) counters_.receives_posted.Add(posted);
   }
   for (size_t i = 0; i < dirty_.size(); ++i) FlushConnection(*dirty_[i]);
   dirty_.clear();
   batch_used_ = 0;
+}
+
+// A shared queue gets its receives with a later try (Sleep). A connection whose own queue lacks
+// some could not be promised what it has been granted.
+void Worker::OnUnposted(ReceiveLane& lane, const absl::Status& status) {
+  if (lane.connection() != nullptr) {
+    Close(*lane.connection(), CloseReason::kTransportError,
+          absl::StrCat("cannot post receives: ", status.message()));
+  } else if (log_.Allow()) {
+    LogError("worker ", options_.index, ": cannot post receives: ", status.message());
+  }
 }
 
 void Worker::FlushConnection(Connection& connection) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "server/net/send_ledger.h"
@@ -21,20 +22,26 @@ DeviceLimits BigDevice() {
   return {.name = "big0",
           .max_qp = 100'000,
           .max_qp_wr = 32768,
+          .max_sge = 32,
           .max_cq = 100'000,
           .max_cqe = 4'000'000,
           .max_srq = 10'000,
           .max_srq_wr = 32768,
-          .max_mr_size = uint64_t{1} << 40};
+          .max_srq_sge = 32,
+          .max_mr = 100'000,
+          .max_mr_size = uint64_t{1} << 40,
+          .max_pd = 1000};
 }
 
 TEST(QueuePlan, DefaultsOnABigDevice) {
   const auto plan = PlanQueues(BigDevice(), {.workers = 4});
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
-  EXPECT_EQ(plan->srq_depth, kDefaultSrqDepth);
-  EXPECT_EQ(plan->receive_cq_depth, 2 * kDefaultSrqDepth);
-  EXPECT_EQ(plan->connections_per_worker, kDefaultSrqDepth / 2);
+  EXPECT_TRUE(plan->shared_receives());
+  EXPECT_EQ(plan->receives, kDefaultReceives);
+  EXPECT_EQ(plan->receive_cq_depth, 2 * kDefaultReceives);
+  EXPECT_EQ(plan->connections_per_worker, kDefaultReceives / 2);
   EXPECT_EQ(plan->max_connections, kDefaultMaxConnections);
+  EXPECT_EQ(plan->window, kDefaultWindow);
   EXPECT_EQ(plan->send_depth, kDefaultWindow + kSpareReceives + kReadsInFlight + 1);
 }
 
@@ -42,7 +49,7 @@ TEST(QueuePlan, MoreConnectionsMakeDeeperQueues) {
   const auto plan = PlanQueues(BigDevice(), {.workers = 1, .max_connections = 8192});
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
   EXPECT_EQ(plan->max_connections, 8192u);
-  EXPECT_GE(plan->srq_depth, 2 * 8192u);
+  EXPECT_GE(plan->receives, 2 * 8192u);
 }
 
 TEST(QueuePlan, ASmallDeviceLowersTheDefaults) {
@@ -51,8 +58,58 @@ TEST(QueuePlan, ASmallDeviceLowersTheDefaults) {
   device.max_qp = 50;
   const auto plan = PlanQueues(device, {.workers = 2});
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
-  EXPECT_EQ(plan->srq_depth, 500u);
+  EXPECT_EQ(plan->receives, 500u);
   EXPECT_EQ(plan->max_connections, 48u);
+}
+
+DeviceLimits With(uint32_t DeviceLimits::*member, uint32_t value) {
+  DeviceLimits device = BigDevice();
+  device.*member = value;
+  return device;
+}
+
+// The window is what gives way first.
+TEST(QueuePlan, TheDefaultWindowShrinks) {
+  const auto of_queue = PlanQueues(With(&DeviceLimits::max_qp_wr, 16), {});
+  ASSERT_TRUE(of_queue.ok()) << of_queue.status().ToString();
+  EXPECT_EQ(of_queue->window, 8u);
+  EXPECT_EQ(of_queue->send_depth, 16u);
+  const auto of_cq = PlanQueues(With(&DeviceLimits::max_cqe, 64), {});
+  ASSERT_TRUE(of_cq.ok()) << of_cq.status().ToString();
+  EXPECT_EQ(of_cq->receives, 32u);
+  EXPECT_EQ(of_cq->window, 17u);
+  EXPECT_GE(of_cq->max_connections, 6u);
+  // One that was asked for does not.
+  EXPECT_FALSE(PlanQueues(With(&DeviceLimits::max_qp_wr, 16), {.window = 9}).ok());
+  EXPECT_EQ(PlanQueues(With(&DeviceLimits::max_qp_wr, 16), {.window = 5})->window, 5u);
+}
+
+TEST(QueuePlan, WithoutSharedReceiveQueuesEachConnectionHasItsOwn) {
+  for (const auto& [device, options, reason] :
+       std::vector<std::tuple<DeviceLimits, QueueOptions, std::string>>{
+           {With(&DeviceLimits::max_srq, 0), {}, "max_srq = 0"},
+           {With(&DeviceLimits::max_srq, 2), {.workers = 3}, "max_srq = 2"},
+           {With(&DeviceLimits::max_srq_sge, 0), {}, "max_srq_sge = 0"},
+           {BigDevice(), {.use_srq = false}, "--srq=off"}}) {
+    const auto plan = PlanQueues(device, options);
+    ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+    EXPECT_FALSE(plan->shared_receives());
+    EXPECT_THAT(plan->no_srq, HasSubstr(reason));
+    EXPECT_THAT(plan->Describe(), HasSubstr(reason));
+    EXPECT_EQ(plan->receive_depth, plan->window + kOwnMargin);
+    EXPECT_EQ(plan->connections_per_worker, kDefaultReceives / 4);
+  }
+}
+
+TEST(QueuePlan, FileDescriptorsLimitConnections) {
+  DeviceLimits device = BigDevice();
+  device.descriptors_per_connection = 8;
+  device.descriptors = 807;
+  device.descriptor_limit = 1024;
+  const auto plan = PlanQueues(device, {.workers = 2});
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(plan->max_connections, 100u);
+  EXPECT_TRUE(PlanQueues(device, {.workers = 2, .max_connections = 100}).ok());
 }
 
 struct Refusal {
@@ -62,9 +119,11 @@ struct Refusal {
   std::vector<std::string> says;
 };
 
-DeviceLimits With(uint32_t DeviceLimits::*member, uint32_t value) {
+DeviceLimits FewFiles() {
   DeviceLimits device = BigDevice();
-  device.*member = value;
+  device.descriptors_per_connection = 8;
+  device.descriptors = 24;
+  device.descriptor_limit = 64;
   return device;
 }
 
@@ -72,17 +131,20 @@ TEST(QueuePlan, ErrorsNameFlagValueDeviceAndLimit) {
   const std::vector<Refusal> refusals = {
       {"workers", BigDevice(), {.workers = 0}, {"--workers=0", "1 to 256"}},
       {"window", BigDevice(), {.window = 2000}, {"--window=2000", "1 to 1024"}},
-      {"srqs",
-       With(&DeviceLimits::max_srq, 2),
-       {.workers = 3},
-       {"--workers=3", "big0", "max_srq = 2"}},
-      {"no srq", With(&DeviceLimits::max_srq, 0), {}, {"--workers=1", "max_srq = 0"}},
       {"cqs", With(&DeviceLimits::max_cq, 5), {.workers = 3}, {"--workers=3", "max_cq = 5"}},
+      {"mrs", With(&DeviceLimits::max_mr, 6), {.workers = 3}, {"--workers=3", "7", "max_mr = 6"}},
+      {"pds", With(&DeviceLimits::max_pd, 0), {}, {"big0", "max_pd = 0"}},
+      {"sges", With(&DeviceLimits::max_sge, 0), {}, {"big0", "max_sge = 0"}},
       {"send queue",
        With(&DeviceLimits::max_qp_wr, 32),
-       {},
-       {"--window=32", "40", "max_qp_wr = 32"}},
-      {"send cq", With(&DeviceLimits::max_cqe, 79), {}, {"--window=32", "80", "max_cqe = 79"}},
+       {.window = 32},
+       {"--window=32", "40", "big0", "max_qp_wr = 32"}},
+      {"no send queue", With(&DeviceLimits::max_qp_wr, 8), {}, {"--window=1", "max_qp_wr = 8"}},
+      {"send cq",
+       With(&DeviceLimits::max_cqe, 79),
+       {.window = 32},
+       {"--window=32", "80", "max_cqe = 79"}},
+      {"receives", With(&DeviceLimits::max_srq_wr, 47), {.window = 40}, {"--window=40", "47"}},
       {"srq wr",
        With(&DeviceLimits::max_srq_wr, 1000),
        {.srq_depth = 1001},
@@ -91,7 +153,10 @@ TEST(QueuePlan, ErrorsNameFlagValueDeviceAndLimit) {
        With(&DeviceLimits::max_cqe, 1000),
        {.srq_depth = 501},
        {"--srq_depth=501", "1002", "max_cqe = 1000"}},
-      {"window over srq", BigDevice(), {.srq_depth = 47}, {"--srq_depth=47", "--window=32"}},
+      {"window over srq",
+       BigDevice(),
+       {.srq_depth = 46, .window = 32},
+       {"--srq_depth=46", "--window=32"}},
       {"qps",
        With(&DeviceLimits::max_qp, 10),
        {.max_connections = 9},
@@ -100,6 +165,10 @@ TEST(QueuePlan, ErrorsNameFlagValueDeviceAndLimit) {
        BigDevice(),
        {.max_connections = 100, .srq_depth = 128},
        {"--max_connections=100", "64 connections", "--srq_depth"}},
+      {"files",
+       FewFiles(),
+       {.max_connections = 4},
+       {"--max_connections=4", "ulimit -n", "64", "3 connections"}},
       {"no qp", With(&DeviceLimits::max_qp, 2), {}, {"max_qp = 2"}}};
   for (const Refusal& refusal : refusals) {
     const auto plan = PlanQueues(refusal.device, refusal.options);
@@ -111,7 +180,56 @@ TEST(QueuePlan, ErrorsNameFlagValueDeviceAndLimit) {
   }
 }
 
-// Whatever the device and the flags: no queue can be asked to hold more than it has room for.
+// Everything that the plan promises, for a device and flags.
+void CheckPlan(const QueuePlan& plan, const DeviceLimits& device, const QueueOptions& options) {
+  // As asked for.
+  ASSERT_EQ(plan.workers, options.workers);
+  ASSERT_TRUE(options.window == 0 || plan.window == options.window);
+  ASSERT_TRUE(options.srq_depth == 0 || plan.receives == options.srq_depth);
+  ASSERT_TRUE(options.max_connections == 0 || plan.max_connections == options.max_connections);
+  ASSERT_GE(plan.window, 1u);
+  ASSERT_GE(plan.max_connections, 1u);
+  // Queue pairs.
+  ASSERT_LE(plan.send_depth, device.max_qp_wr);
+  ASSERT_LE(plan.receive_depth, device.max_qp_wr);
+  ASSERT_GE(plan.send_depth, plan.window + kSpareReceives + kReadsInFlight);
+  ASSERT_LT(plan.max_connections, device.max_qp);
+  ASSERT_GE(uint64_t{plan.workers} * plan.connections_per_worker, plan.max_connections);
+  ASSERT_LE(plan.connections_per_worker, kMaxConnectionsPerWorker);
+  if (device.descriptors_per_connection > 0) {
+    ASSERT_LE(uint64_t{plan.max_connections} * device.descriptors_per_connection,
+              device.descriptors);
+  }
+  // Receive queues, in memory that can be registered.
+  ASSERT_TRUE(device.max_mr_size == 0 ||
+              uint64_t{plan.receives} * kMaxMessage <= device.max_mr_size);
+  if (plan.shared_receives()) {
+    ASSERT_TRUE(options.use_srq);
+    ASSERT_LE(plan.workers, device.max_srq);
+    ASSERT_LE(plan.receives, device.max_srq_wr);
+    ASSERT_EQ(plan.receive_depth, 0u);
+  } else {
+    ASSERT_GE(plan.receive_depth, plan.window + plan.connection_margin());
+  }
+  // Completion queues: room for twice all work.
+  ASSERT_LE(plan.receive_cq_depth, device.max_cqe);
+  ASSERT_GE(plan.receive_cq_depth, 2 * plan.receives);
+  ASSERT_GE(plan.connections_per_cq, 1u);
+  ASSERT_LE(plan.send_cq_depth, device.max_cqe);
+  ASSERT_GE(plan.send_cq_depth, 2 * plan.connections_per_cq * plan.send_depth);
+  ASSERT_LE(uint64_t{plan.workers} * (1 + plan.send_cqs_per_worker), device.max_cq);
+  ASSERT_GE(plan.send_cqs_per_worker * plan.connections_per_cq, plan.connections_per_worker);
+  // Credits: all grants and margins together are receives that can be posted, and one connection
+  // can have its whole window.
+  const uint64_t reserved =
+      plan.worker_margin() + uint64_t{plan.connections_per_worker} * (1 + plan.connection_margin());
+  ASSERT_LE(reserved + plan.window - 1, plan.receives);
+  ASSERT_EQ(reserved + plan.spare_credits(), plan.receives);
+  ASSERT_GE(plan.worker_margin() + plan.connection_margin(), 1u);
+}
+
+// Whatever the device and the flags: no queue can be asked to hold more than it has room for, or
+// the plan is refused with the name of a limit or of a flag.
 TEST(QueuePlan, WorkNeverExceedsEntries) {
   std::mt19937 random(20240601);
   const auto pick = [&](uint32_t low, uint32_t high) {
@@ -119,43 +237,49 @@ TEST(QueuePlan, WorkNeverExceedsEntries) {
     std::uniform_real_distribution<double> exponent(std::log2(low), std::log2(high + 1));
     return std::clamp(static_cast<uint32_t>(std::exp2(exponent(random))), low, high);
   };
-  int planned = 0;
-  for (int round = 0; round < 40'000; ++round) {
-    const DeviceLimits device = {.name = "any",
-                                 .max_qp = pick(1, 200'000),
-                                 .max_qp_wr = pick(1, 40'000),
-                                 .max_cq = pick(1, 200'000),
-                                 .max_cqe = pick(1, 4'000'000),
-                                 .max_srq = pick(1, 1000),
-                                 .max_srq_wr = pick(1, 100'000)};
+  const auto often = [&](uint32_t value) { return random() % 8 == 0 ? 0 : value; };
+  int shared = 0;
+  int own = 0;
+  int refused = 0;
+  for (int round = 0; round < 60'000; ++round) {
+    DeviceLimits device = {.name = "any",
+                           .max_qp = pick(1, 200'000),
+                           .max_qp_wr = pick(1, 40'000),
+                           .max_sge = pick(1, 30),
+                           .max_cq = pick(1, 200'000),
+                           .max_cqe = pick(1, 4'000'000),
+                           .max_srq = often(pick(1, 1000)),
+                           .max_srq_wr = often(pick(1, 100'000)),
+                           .max_srq_sge = often(pick(1, 30)),
+                           .max_mr = pick(1, 100'000),
+                           .max_mr_size = often(pick(1, 1U << 31)),
+                           .max_pd = pick(1, 1000)};
+    if (random() % 2 == 0) {
+      device.descriptors_per_connection = pick(1, 10);
+      device.descriptors = pick(1, 100'000);
+      device.descriptor_limit = device.descriptors + 40;
+    }
     const bool automatic = round % 2 == 0;
     const QueueOptions options = {.workers = pick(1, 64),
-                                  .max_connections = automatic ? 0 : pick(1, 20'000),
-                                  .srq_depth = automatic ? 0 : pick(1, 50'000),
-                                  .window = pick(1, kMaxWindow)};
+                                  .max_connections = automatic ? 0 : often(pick(1, 20'000)),
+                                  .srq_depth = automatic ? 0 : often(pick(1, 50'000)),
+                                  .window = random() % 2 == 0 ? 0 : pick(1, kMaxWindow),
+                                  .use_srq = random() % 8 != 0};
     const auto plan = PlanQueues(device, options);
-    if (!plan.ok()) continue;
-    ++planned;
-    ASSERT_LE(plan->send_depth, device.max_qp_wr);
-    ASSERT_GE(plan->send_depth, plan->window + kSpareReceives + kReadsInFlight);
-    ASSERT_LE(plan->srq_depth, device.max_srq_wr);
-    ASSERT_LE(plan->receive_cq_depth, device.max_cqe);
-    ASSERT_EQ(plan->receive_cq_depth, 2 * plan->srq_depth);
-    ASSERT_GE(plan->connections_per_cq, 1u);
-    ASSERT_LE(plan->send_cq_depth, device.max_cqe);
-    ASSERT_GE(plan->send_cq_depth, 2 * plan->connections_per_cq * plan->send_depth);
-    ASSERT_LE(uint64_t{plan->workers} * (1 + plan->send_cqs_per_worker), device.max_cq);
-    ASSERT_GE(plan->send_cqs_per_worker * plan->connections_per_cq, plan->connections_per_worker);
-    ASSERT_GE(plan->max_connections, 1u);
-    ASSERT_LT(plan->max_connections, device.max_qp);
-    ASSERT_GE(uint64_t{plan->workers} * plan->connections_per_worker, plan->max_connections);
-    // Credits: one for each connection, and a full window for one of them.
-    ASSERT_LE(plan->connections_per_worker + plan->window - 1, plan->credits());
-    ASSERT_EQ(plan->spare_credits() + plan->connections_per_worker + kReceiveMargin,
-              plan->srq_depth);
-    ASSERT_LE(plan->connections_per_worker, kMaxConnectionsPerWorker);
+    if (!plan.ok()) {
+      ++refused;
+      ASSERT_TRUE(absl::IsInvalidArgument(plan.status()));
+      ASSERT_THAT(std::string(plan.status().message()),
+                  ::testing::ContainsRegex("max_(qp|cq|srq|mr|pd|sge)|ulimit -n|--srq_depth"));
+      continue;
+    }
+    ++(plan->shared_receives() ? shared : own);
+    CheckPlan(*plan, device, options);
+    if (HasFatalFailure()) FAIL() << "round " << round << ": " << plan->Describe();
   }
-  EXPECT_GT(planned, 2000);
+  EXPECT_GT(shared, 2000);
+  EXPECT_GT(own, 2000);
+  EXPECT_GT(refused, 2000);
 }
 
 TEST(SendLedger, SignalsOftenEnoughAndReleasesInOrder) {
