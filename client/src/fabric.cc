@@ -17,6 +17,8 @@
 namespace verbena::client {
 namespace {
 
+thread_local verbs::VerbsApi* scoped_fabric = nullptr;
+
 // OK if the route to `address` has an RDMA device, else the reason why not.
 absl::Status CheckRdmaRoute(const NetAddress& address, std::chrono::milliseconds timeout) {
   verbs::VerbsApi& api = verbs::RdmaCoreVerbs();
@@ -45,6 +47,7 @@ absl::Status CheckRdmaRoute(const NetAddress& address, std::chrono::milliseconds
 
 absl::StatusOr<verbs::VerbsApi*> ChooseFabric(std::string_view fabric, const NetAddress& address,
                                               std::chrono::milliseconds timeout) {
+  if (scoped_fabric != nullptr) return scoped_fabric;
   if (fabric == "verbs") return &verbs::RdmaCoreVerbs();
   if (fabric == "soft") return &softverbs::SoftVerbs();
   if (fabric != "auto") {
@@ -60,5 +63,8 @@ absl::StatusOr<verbs::VerbsApi*> ChooseFabric(std::string_view fabric, const Net
                    " is not an address of this machine, and the software device needs the server "
                    "on the same one"));
 }
+
+ScopedFabric::ScopedFabric(verbs::VerbsApi& api) { scoped_fabric = &api; }
+ScopedFabric::~ScopedFabric() { scoped_fabric = nullptr; }
 
 }  // namespace verbena::client

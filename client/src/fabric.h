@@ -17,4 +17,14 @@ namespace verbena::client {
 absl::StatusOr<verbs::VerbsApi*> ChooseFabric(std::string_view fabric, const NetAddress& address,
                                               std::chrono::milliseconds timeout);
 
+// While one exists, ChooseFabric answers `api` to the thread that made it: the seam for tables that
+// fail calls or lower limits (fault_verbs.h, limited_verbs.h). They do not nest.
+class ScopedFabric {
+ public:
+  explicit ScopedFabric(verbs::VerbsApi& api);
+  ~ScopedFabric();
+  ScopedFabric(const ScopedFabric&) = delete;
+  ScopedFabric& operator=(const ScopedFabric&) = delete;
+};
+
 }  // namespace verbena::client

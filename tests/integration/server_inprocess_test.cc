@@ -6,18 +6,16 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "common/verbs/fault_verbs.h"
 #include "server/server.h"
+#include "tests/integration/eventually.h"
 #include "tests/integration/fabric_under_test.h"
-#include "tests/integration/process.h"
 #include "tests/integration/raw_client.h"
 
 namespace verbena::testing {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using server::Server;
 using server::ServerConfig;
 using wire::OpCode;
@@ -31,17 +29,6 @@ ServerConfig SmallConfig(verbs::VerbsApi& api) {
   config.queues = {.workers = 2, .max_connections = 8, .srq_depth = 128};
   config.fabrics = {{.api = &api, .required = true}};
   return config;
-}
-
-// Waits for something that has no event.
-template <typename Condition>
-bool Eventually(Condition&& condition) {
-  const auto deadline = Clock::now() + kPatience;
-  while (!condition()) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
 }
 
 TEST(ServerInProcess, SilentConnectionsAreProbedThreeTimes) {

@@ -1,0 +1,276 @@
+// Devices that can do less, at the server and at the client: each limit is lived with or refused by
+// its name. The wrapping table enforces what it answers, so a depth that was not clamped fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/src/fabric.h"
+#include "common/softverbs/softverbs.h"
+#include "common/verbs/limited_verbs.h"
+#include "server/server.h"
+#include "tests/integration/eventually.h"
+#include "tests/integration/raw_client.h"
+#include "verbena/connection.h"
+
+namespace verbena::testing {
+namespace {
+
+using server::Server;
+using server::ServerConfig;
+using ::testing::HasSubstr;
+using verbs::LimitedVerbs;
+using verbs::LoweredLimits;
+using wire::OpCode;
+using wire::ResultCode;
+
+constexpr uint64_t kRegion = 16 << 20;
+
+ServerConfig Config(verbs::VerbsApi& api, const net::QueueOptions& queues) {
+  ServerConfig config;
+  config.listen = *NetAddress::Parse("127.0.0.1:0");
+  config.memory = kRegion;
+  config.huge_pages = false;
+  config.queues = queues;
+  config.fabrics = {{.api = &api, .required = true}};
+  return config;
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connect(verbs::VerbsApi& api, const Server& server,
+                                                    uint32_t depth = 64) {
+  const client::ScopedFabric scoped(api);
+  Options options;
+  options.depth = depth;
+  return Connection::Connect(server.address(), options);
+}
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+// Small, middling and large values, changes in flight as many as the client likes, GETs one-sided
+// and by the server.
+void Work(Connection& connection) {
+  // The server READs the large one in several pieces.
+  for (const size_t size : {size_t{3} << 19, size_t{8000}, size_t{10}}) {
+    const std::string value(size, 'v');
+    const auto put = connection.Put("key", value);
+    ASSERT_TRUE(put.ok()) << value.size() << ": " << put.status().ToString();
+    std::string got;
+    const absl::Status get = connection.Get("key", &got);
+    ASSERT_TRUE(get.ok()) << value.size() << ": " << get.ToString();
+    ASSERT_EQ(got, value);
+  }
+  int finished = 0;
+  const auto count = [&finished](const absl::Status& status, const auto&) {
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    ++finished;
+  };
+  // More than fit the window, several times over, since messages of this size hold one each.
+  constexpr int kChanges = 120;
+  const std::string value(7000, 'v');
+  for (int i = 0; i < kChanges; ++i) {
+    const std::string key = "key" + std::to_string(i % 50);
+    while (absl::IsResourceExhausted(connection.SubmitPut(key, value, count))) {
+      connection.Wait(std::chrono::seconds(1));
+    }
+    while (absl::IsResourceExhausted(connection.SubmitGet("key", count))) {
+      connection.Wait(std::chrono::seconds(1));
+    }
+  }
+  connection.Drain();
+  EXPECT_EQ(finished, 2 * kChanges);
+  EXPECT_TRUE(connection.Delete("key").ok());
+  EXPECT_TRUE(connection.status().ok()) << connection.status().ToString();
+}
+
+struct Case {
+  const char* name;
+  LoweredLimits limits;
+  net::QueueOptions queues = {};
+  bool at_clients = true;
+};
+std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+
+class DeviceLimits : public ::testing::TestWithParam<Case> {};
+
+// The device of the server, of the client, of both.
+TEST_P(DeviceLimits, AreLivedWith) {
+  for (const bool at_server : {true, false}) {
+    for (const bool at_client : {true, false}) {
+      if ((!at_server && !at_client) || (at_client && !GetParam().at_clients)) continue;
+      SCOPED_TRACE(absl::StrCat("server ", at_server, ", client ", at_client));
+      LimitedVerbs limited_server(softverbs::SoftVerbs(), GetParam().limits);
+      LimitedVerbs limited_client(softverbs::SoftVerbs(), GetParam().limits);
+      verbs::VerbsApi& server_api = at_server ? limited_server : softverbs::SoftVerbs();
+      verbs::VerbsApi& client_api = at_client ? limited_client : softverbs::SoftVerbs();
+      auto server = Server::Start(Config(server_api, GetParam().queues));
+      ASSERT_TRUE(server.ok()) << server.status().ToString();
+      const auto adapters = (*server)->network().adapters();
+      ASSERT_EQ(adapters.size(), 1u);
+      std::vector<std::unique_ptr<Connection>> connections;
+      for (int i = 0; i < 2; ++i) {
+        auto connection = Connect(client_api, **server);
+        ASSERT_TRUE(connection.ok()) << connection.status().ToString();
+        Work(**connection);
+        connections.push_back(*std::move(connection));
+      }
+      // Again while the other has done its work, with credits given back and taken anew.
+      for (const auto& connection : connections) Work(*connection);
+      connections.clear();
+      EXPECT_TRUE((*server)->Stop(absl::Seconds(30)));
+      // A sender that found no receive would have been held back, unnoticed on this device.
+      EXPECT_EQ(adapters[0]->counters().srq_limit_events.Get(), 0u);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EachLimit, DeviceLimits,
+    ::testing::Values(
+        Case{"no_srq", {.max_srq = 0}},
+        Case{"fewer_srqs_than_workers", {.max_srq = 1}, {.workers = 2}},
+        Case{"srq_unsupported", {.srq_unsupported = true}, {.workers = 2}},
+        Case{"srq_off", {}, {.use_srq = false}}, Case{"max_srq_wr_20", {.max_srq_wr = 20}},
+        Case{"max_srq_sge_1", {.max_srq_sge = 1}}, Case{"max_cqe_64", {.max_cqe = 64}, {}, false},
+        Case{"max_qp_4", {.max_qp = 4}}, Case{"max_cq_2", {.max_cq = 2}},
+        Case{"max_qp_wr_16", {.max_qp_wr = 16}, {}, false}, Case{"max_sge_1", {.max_sge = 1}},
+        Case{"max_qp_rd_atom_1", {.max_qp_rd_atom = 1, .max_qp_init_rd_atom = 1}},
+        Case{"max_mr_7", {.max_mr = 7}, {.workers = 3}}, Case{"max_pd_2", {.max_pd = 2}},
+        Case{"no_inline", {.max_inline_data = 0}},
+        Case{"all_at_once",
+             {.max_qp = 4,
+              .max_qp_wr = 16,
+              .max_sge = 1,
+              .max_cq = 2,
+              .max_cqe = 64,
+              .max_srq = 0,
+              .max_mr = 7,
+              .max_pd = 2,
+              .max_qp_rd_atom = 1,
+              .max_qp_init_rd_atom = 1,
+              .max_inline_data = 0},
+             {},
+             false}),
+    [](const ::testing::TestParamInfo<Case>& test) { return test.param.name; });
+
+struct RefusedCase {
+  const char* name;
+  LoweredLimits limits;
+  net::QueueOptions queues;
+  std::vector<std::string> says;
+};
+std::ostream& operator<<(std::ostream& out, const RefusedCase& test) { return out << test.name; }
+
+class RefusedFlags : public ::testing::TestWithParam<RefusedCase> {};
+
+// What the user asked for and the device cannot do: the flag, the value, the limit and its value.
+TEST_P(RefusedFlags, NameTheLimit) {
+  LimitedVerbs limited(softverbs::SoftVerbs(), GetParam().limits);
+  const auto server = Server::Start(Config(limited, GetParam().queues));
+  ASSERT_FALSE(server.ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(server.status())) << server.status().ToString();
+  for (const std::string& part : GetParam().says) {
+    EXPECT_THAT(Text(server.status()), HasSubstr(part));
+  }
+  EXPECT_EQ(limited.refused(), 0u) << "found out by trying";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EachFlag, RefusedFlags,
+    ::testing::Values(RefusedCase{"window_cqe",
+                                  {.max_cqe = 64},
+                                  {.window = 32},
+                                  {"--window=32", "vsoft0", "80", "max_cqe = 64"}},
+                      RefusedCase{"window_qp_wr",
+                                  {.max_qp_wr = 16},
+                                  {.window = 32},
+                                  {"--window=32", "vsoft0", "40", "max_qp_wr = 16"}},
+                      RefusedCase{"connections_qp",
+                                  {.max_qp = 4},
+                                  {.max_connections = 3},
+                                  {"--max_connections=3", "vsoft0", "max_qp = 4"}},
+                      RefusedCase{"srq_depth",
+                                  {.max_srq_wr = 100},
+                                  {.srq_depth = 101},
+                                  {"--srq_depth=101", "vsoft0", "max_srq_wr = 100"}},
+                      RefusedCase{"workers_cq",
+                                  {.max_cq = 3},
+                                  {.workers = 2},
+                                  {"--workers=2", "vsoft0", "max_cq = 3"}},
+                      RefusedCase{"workers_mr",
+                                  {.max_mr = 4},
+                                  {.workers = 2},
+                                  {"--workers=2", "5", "vsoft0", "max_mr = 4"}},
+                      RefusedCase{"region",
+                                  {.max_mr_size = kRegion - 1},
+                                  {},
+                                  {"--memory", "16MiB", "vsoft0", "max_mr_size"}}),
+    [](const ::testing::TestParamInfo<RefusedCase>& test) { return test.param.name; });
+
+// Without shared receive queues: as many clients as the plan admits, each with its whole window
+// used at once, come and go; the credits are exact, so not one message finds no receive.
+TEST(OwnReceiveQueues, ManyClientsTakeAndGiveCredits) {
+  LimitedVerbs limited(softverbs::SoftVerbs(), {.max_srq = 0});
+  auto server = Server::Start(
+      Config(limited, {.workers = 2, .max_connections = 12, .srq_depth = 64, .window = 16}));
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  const net::QueuePlan& plan = (*server)->network().adapters()[0]->plan();
+  EXPECT_EQ(plan.receive_depth, 17u);
+  for (int round = 0; round < 5; ++round) {
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (uint32_t i = 0; i < plan.max_connections; ++i) {
+      auto client = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address());
+      ASSERT_TRUE(client.ok()) << client.status().ToString();
+      clients.push_back(*std::move(client));
+    }
+    EXPECT_FALSE(RawClient::Connect(softverbs::SoftVerbs(), (*server)->address()).ok());
+    std::vector<uint32_t> grants(clients.size(), 1);
+    uint32_t most = 0;
+    for (int burst = 0; burst < 20; ++burst) {
+      for (size_t i = 0; i < clients.size(); ++i) {
+        const uint16_t wanted = (burst + static_cast<int>(i)) % 3 == 0 ? 0 : 16;
+        for (uint32_t n = 0; n < grants[i]; ++n) {
+          const auto request = clients[i]->Request(OpCode::kPing, "", "x", wanted);
+          ASSERT_TRUE(clients[i]->Send(request).ok());
+        }
+      }
+      for (size_t i = 0; i < clients.size(); ++i) {
+        for (uint32_t n = grants[i]; n > 0; --n) {
+          const auto response = clients[i]->Receive();
+          ASSERT_TRUE(response.ok()) << response.status().ToString();
+          grants[i] = response->header.grant;
+        }
+        most = std::max(most, grants[i]);
+      }
+    }
+    EXPECT_EQ(most, 16u);
+    clients.clear();
+    ASSERT_TRUE(Eventually([&] { return (*server)->network().connections() == 0; }));
+  }
+  EXPECT_TRUE((*server)->Stop(absl::Seconds(30)));
+}
+
+// One message too many is noticed, and costs its sender the connection and nobody else.
+TEST(OwnReceiveQueues, WhoSendsMoreThanGrantedIsDisconnected) {
+  LimitedVerbs limited(softverbs::SoftVerbs(), {.max_srq = 0});
+  auto server = Server::Start(Config(limited, {.workers = 1, .max_connections = 4}));
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  auto witness = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address());
+  ASSERT_TRUE(witness.ok()) << witness.status().ToString();
+  for (int i = 0; i < 20; ++i) {
+    auto rude = RawClient::ConnectAndGreet(softverbs::SoftVerbs(), (*server)->address());
+    ASSERT_TRUE(rude.ok()) << rude.status().ToString();
+    // The server answers one at a time; some of these arrive before it has.
+    absl::Status sent;
+    for (int n = 0; n < 2000 && sent.ok(); ++n) {
+      sent = (*rude)->Send((*rude)->Request(OpCode::kPing, "", "x"));
+    }
+    EXPECT_TRUE((*rude)->WaitClosed().ok());
+    ASSERT_TRUE(Eventually([&] { return (*server)->network().connections() == 1; }));
+    EXPECT_EQ((*witness)->Call(OpCode::kPing, "", "x")->code(), ResultCode::kOk);
+  }
+}
+
+}  // namespace
+}  // namespace verbena::testing
