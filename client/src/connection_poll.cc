@@ -46,7 +46,7 @@ void Connection::Impl::OnOtherCompletion(const ibv_wc& wc) {
     return;
   }
   if (id.kind == RequestKind::kSend) endpoint_->Retire(Endpoint::SendNumber(id));
-  if (id.kind == RequestKind::kReceive && id.ref.slot < Endpoint::kReceives) {
+  if (id.kind == RequestKind::kReceive && id.ref.slot < endpoint_->receives()) {
     OnReceive(id.ref.slot, wc.byte_len);
   }
 }

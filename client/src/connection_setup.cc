@@ -97,7 +97,7 @@ absl::Status Connection::Impl::Greet(int64_t deadline) {
   scan_interval_ns_ = std::clamp<int64_t>(timeout_ns_ / 16, 100'000, kMaxScanInterval);
   wire::Hello hello{};
   hello.receive_size = Endpoint::kMessageBytes;
-  hello.receive_count = Endpoint::kReceives;
+  hello.receive_count = endpoint_->receives();
   std::string answer;
   SyncCall call;
   call.value = &answer;
@@ -119,7 +119,7 @@ absl::Status Connection::Impl::TakeWelcome(const wire::Welcome& welcome) {
   }
   limits_.max_key_size = std::min<uint32_t>(welcome.max_key_size, layout::kMaxKeySize);
   limits_.max_value_size = std::min(welcome.max_value_size, layout::kMaxValueSize);
-  limits_.window = std::min<uint32_t>(welcome.window, Endpoint::kMaxRequests);
+  limits_.window = std::min<uint32_t>(welcome.window, endpoint_->max_requests());
   requests_.set_max_message(welcome.max_message);
   // What every message must have room for: an operation on the longest key.
   const uint32_t fixed = static_cast<uint32_t>(

@@ -14,9 +14,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/src/endpoint_plan.h"
 #include "client/src/lookup.h"
 #include "common/base/net_address.h"
 #include "common/base/shared_memory.h"
+#include "common/verbs/capabilities.h"
 #include "common/verbs/conn_param.h"
 #include "common/verbs/data_path.h"
 #include "common/verbs/owners.h"
@@ -35,6 +37,23 @@ struct EndpointOptions {
   uint32_t operations = 64;       // slots of operations
   int64_t deadline = 0;           // of connecting, in MonotonicNanos()
   uint64_t session = 0;           // not 0
+  // After this time without an answer a second attempt is made beside the first, after twice as
+  // much again a third, and so on: the connection manager itself repeats a lost message only after
+  // seconds.
+  int64_t patience = 1'000'000'000;  // ns
+};
+
+// What has become of an attempt to connect.
+struct ConnectAnswer {
+  enum class Kind : uint8_t {
+    kNone,       // nothing has come yet
+    kConnected,  // the queue pair may post
+    kRefused,    // for good
+    kFull,       // the server has all its connections (an earlier attempt may be one of them)
+    kAgain,      // this attempt is lost, another may succeed
+  };
+  Kind kind = Kind::kNone;
+  absl::Status status;  // why, of the last three
 };
 
 class Endpoint {
@@ -42,14 +61,21 @@ class Endpoint {
   // Messages, each way. An odd number of cache lines, so that the heads of the buffers do not fall
   // into the same sets of a cache. The server may name a smaller limit.
   static constexpr uint32_t kMessageBytes = 197 * 64;
-  // Requests that are ever unanswered at once, and receives posted: three more, since the server
-  // may send as many messages unasked (probes, changes of the grant).
-  static constexpr uint32_t kMaxRequests = 32;
-  static constexpr uint32_t kReceives = kMaxRequests + 3;
 
-  // Connects. Errors as Connection::Connect.
+  // Connects, with as many attempts as it takes. Errors as Connection::Connect.
   static absl::StatusOr<std::unique_ptr<Endpoint>> Connect(verbs::VerbsApi& api,
                                                            const EndpointOptions& options);
+  // One attempt: makes everything and asks the server for a connection, which may take until
+  // options.deadline. To be followed by Answer. `*kind` says what a failure means (kRefused or
+  // kAgain).
+  static absl::StatusOr<std::unique_ptr<Endpoint>> Begin(verbs::VerbsApi& api,
+                                                         const EndpointOptions& options,
+                                                         ConnectAnswer::Kind* kind);
+  // Looks whether the server has answered; never blocks. Before kConnected only this and cm_fd may
+  // be used.
+  ConnectAnswer Answer();
+  // Readable when there may be an answer.
+  int cm_fd() const { return cm_channel_.fd(); }
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
@@ -61,6 +87,11 @@ class Endpoint {
   // Access flags for memory that READs land in or that the server may READ.
   int sink_access() const { return sink_access_; }
 
+  const verbs::Capabilities& capabilities() const { return *capabilities_; }
+
+  // Requests that may ever be unanswered at once, and receives that are posted.
+  uint32_t max_requests() const { return plan_.requests; }
+  uint32_t receives() const { return plan_.receives; }
   // READs that may be in flight, as negotiated.
   uint32_t read_depth() const { return read_depth_; }
   uint32_t inline_bytes() const { return inline_bytes_; }
@@ -84,7 +115,9 @@ class Endpoint {
 
   // Accounting of the send queue. A place is free again when its request, or a later one, has been
   // signalled and its completion polled; so requests are numbered in the order of posting.
-  uint32_t send_room() const { return send_depth_ - static_cast<uint32_t>(posted_ - retired_); }
+  uint32_t send_room() const {
+    return plan_.send_depth - static_cast<uint32_t>(posted_ - retired_);
+  }
   uint64_t PostNumber(bool signalled) {
     assert(send_room() > 0);
     ++posted_;
@@ -92,7 +125,7 @@ class Endpoint {
     return posted_;
   }
   // Whether the next request must be signalled although nobody waits for its completion.
-  bool MustSignal() const { return posted_ + 1 - last_signalled_ >= send_depth_ / 4; }
+  bool MustSignal() const { return posted_ + 1 - last_signalled_ >= plan_.send_depth / 4; }
   void Retire(uint64_t number) {
     if (number > retired_) retired_ = number;
   }
@@ -117,23 +150,27 @@ class Endpoint {
  private:
   explicit Endpoint(verbs::VerbsApi& api) : api_(api) {}
 
+  // Until the server has been asked. DeadlineExceeded: it took too long, another attempt may help.
   absl::Status Resolve(const EndpointOptions& options);
+  absl::Status WaitFor(rdma_cm_event_type type, int64_t deadline, const char* what);
+  absl::Status MakePlan(uint32_t operations);
   absl::Status MakeMemory(uint32_t operations);
-  absl::Status MakeQueues(const EndpointOptions& options);
+  absl::Status MakeQueues();
   absl::Status MakeQueuePair(verbs::QueuePairOptions options);
-  absl::Status Handshake(const EndpointOptions& options);
+  absl::Status Ask(uint64_t session);
+  // What an event means.
   absl::Status OnEstablished(const verbs::CmEvent& event);
-  absl::Status OnRejected(const verbs::CmEvent& event) const;
-  absl::StatusOr<verbs::CmEvent> WaitFor(rdma_cm_event_type type, int64_t deadline,
-                                         const char* what);
+  ConnectAnswer OnRejected(const verbs::CmEvent& event) const;
+  absl::Status NobodyListens() const;
 
   verbs::VerbsApi& api_;
   std::string server_;
   std::string device_name_;
   verbs::ConnectOptions connect_options_;
+  std::optional<verbs::Capabilities> capabilities_;
+  EndpointPlan plan_;
   int sink_access_ = 0;
   uint32_t read_depth_ = 0;
-  uint32_t send_depth_ = 0;
   uint32_t inline_bytes_ = 0;
   uint32_t send_buffers_ = 0;
 

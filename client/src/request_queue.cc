@@ -15,7 +15,7 @@ RequestQueue::RequestQueue(Endpoint& endpoint, uint32_t capacity)
       writer_(std::span<uint8_t>()),
       closed_(endpoint.send_buffers()),
       next_slot_(capacity, kNone) {
-  outstanding_.reserve(Endpoint::kMaxRequests);
+  outstanding_.reserve(endpoint.max_requests());
   free_buffers_.reserve(endpoint.send_buffers());
   for (uint32_t i = endpoint.send_buffers(); i > 0; --i) free_buffers_.push_back(i - 1);
 }

@@ -63,7 +63,7 @@ class RequestQueue {
   };
 
   uint32_t window() const {
-    return grant_ < Endpoint::kMaxRequests ? grant_ : Endpoint::kMaxRequests;
+    return grant_ < endpoint_.max_requests() ? grant_ : endpoint_.max_requests();
   }
   uint32_t waiting_messages() const {
     return static_cast<uint32_t>(closed_.size()) + (open_.operations != 0 ? 1 : 0);

@@ -20,6 +20,16 @@ inline int64_t UnixNanos() {
   return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
+// Milliseconds until `deadline` (in MonotonicNanos), rounded up, as poll takes them: 0 if it has
+// passed, at most an hour.
+inline int MillisUntil(int64_t deadline) {
+  const int64_t left = deadline - MonotonicNanos();
+  if (left <= 0) return 0;
+  constexpr int64_t kMilli = 1'000'000;
+  constexpr int64_t kMost = 3'600'000;
+  return static_cast<int>(left / kMilli >= kMost ? kMost : (left + kMilli - 1) / kMilli);
+}
+
 // Tells the processor that this is a spin loop.
 inline void CpuRelax() {
 #if defined(__x86_64__) || defined(__i386__)
