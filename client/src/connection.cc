@@ -3,13 +3,14 @@
 #include <utility>
 
 #include "client/src/connection_impl.h"
+#include "common/verbs/errors.h"
 
 namespace verbena {
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(std::string_view server,
                                                                 const Options& options) {
   absl::StatusOr<std::unique_ptr<Impl>> impl = Impl::Connect(server, options);
-  if (!impl.ok()) return impl.status();
+  if (!impl.ok()) return verbs::WithoutErrno(impl.status());
   return std::unique_ptr<Connection>(new Connection(*std::move(impl)));
 }
 

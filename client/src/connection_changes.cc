@@ -9,6 +9,7 @@
 #include "common/base/macros.h"
 #include "common/base/text.h"
 #include "common/layout/item.h"
+#include "common/verbs/errors.h"
 
 namespace verbena {
 
@@ -17,7 +18,7 @@ using client::LargeBuffers;
 Connection::Impl::Impl(std::unique_ptr<Endpoint> endpoint, const Options& options)
     : options_(options),
       endpoint_(std::move(endpoint)),
-      large_buffers_(endpoint_->pd(), endpoint_->sink_access(), uint64_t{64} << 20),
+      large_buffers_(*endpoint_, uint64_t{64} << 20),
       pool_(options.depth),
       requests_(*endpoint_, client::OperationPool::SlotsFor(options.depth)),
       keys_(new char[kKeyStride * client::OperationPool::SlotsFor(options.depth)]),
@@ -124,7 +125,7 @@ void Connection::Impl::GetSpace(Operation& op) {
   const uint64_t bytes = op.kind == OperationKind::kPut ? op.value.size() : op.step.length;
   absl::StatusOr<LargeBuffers::Buffer*> space = large_buffers_.Acquire(bytes);
   if (!space.ok()) {
-    FinishWithError(op, space.status());
+    FinishWithError(op, verbs::WithoutErrno(space.status()));
   } else if (*space == nullptr) {
     space_waiters_.Push(&op);
   } else {

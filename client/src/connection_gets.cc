@@ -288,7 +288,7 @@ int Connection::Impl::PollOnce() {
     }
     if (count < 0) Fail(absl::InternalError("the completion queue has failed (overrun)"));
   }
-  if (!dead_.ok() && pool_.used() != 0) FailOperations();
+  if (!dead_.ok()) Bury();
   return count;
 }
 

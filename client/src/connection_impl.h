@@ -142,6 +142,8 @@ class Connection::Impl {
   // The connection is dead from here on; what is in flight is failed by FailOperations.
   void Fail(absl::Status why);
   void FailOperations();
+  // What is left to do for a dead connection, once or more often.
+  void Bury();
   absl::Status StatusFor(const Operation& op) const;
 
   Options options_;

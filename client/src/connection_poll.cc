@@ -29,7 +29,7 @@ std::string_view WhatRead(client::OperationKind kind) {
 Connection::Impl::~Impl() {
   cancelled_ = true;
   Fail(absl::CancelledError("the connection was closed"));
-  FailOperations();
+  Bury();
 }
 
 void Connection::Impl::FlushRequests() {
@@ -158,8 +158,27 @@ int64_t Connection::Impl::EarliestDeadline() {
 
 void Connection::Impl::Fail(absl::Status why) {
   if (!dead_.ok()) return;
-  dead_ = std::move(why);
+  switch (why.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kInternal:
+      dead_ = verbs::WithoutErrno(std::move(why));
+      break;
+    default:
+      // A verb that fails on a broken connection may do so with any errno; none of them is about
+      // what the caller has asked for.
+      dead_ = absl::UnavailableError(why.message());
+  }
   endpoint_->Break();
+}
+
+void Connection::Impl::Bury() {
+  if (pool_.used() != 0) FailOperations();
+  // Nothing is used any more. A device cannot be removed as long as somebody holds objects of it.
+  endpoint_->ReleaseQueues();
+  large_buffers_.Clear();
+  endpoint_->ReleaseDevice();
 }
 
 absl::Status Connection::Impl::StatusFor(const Operation& op) const {

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,7 +34,18 @@ absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Begin(verbs::VerbsApi& api,
   if (status.ok()) status = endpoint->Ask(options.session);
   if (status.ok()) return endpoint;
   if (absl::IsDeadlineExceeded(status)) *kind = ConnectAnswer::Kind::kAgain;
-  return status;
+  return endpoint->WithLimits(status);
+}
+
+// What a device has no room for does not say of what there may be how much.
+absl::Status Endpoint::WithLimits(const absl::Status& status) const {
+  if (verbs::ErrnoOf(status) != ENOMEM || !capabilities_.has_value()) return status;
+  const ibv_device_attr& limits = capabilities_->limits();
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), " (Device ", device_name_, " has room for: max_qp ",
+                   limits.max_qp, ", max_cq ", limits.max_cq, ", max_mr ", limits.max_mr,
+                   ", max_pd ", limits.max_pd, ", for all programs together.)"));
 }
 
 Endpoint::~Endpoint() { Break(); }
@@ -171,6 +183,18 @@ void Endpoint::Sleep(int64_t deadline) {
     const absl::StatusOr<std::optional<verbs::CqEvent>> event = completion_channel_.TryGetEvent();
     if (!event.ok() || !event->has_value()) return;
   }
+}
+
+void Endpoint::ReleaseQueues() {
+  qp_ = {};
+  cq_ = {};
+}
+
+void Endpoint::ReleaseDevice() {
+  completion_channel_ = {};
+  memory_region_ = {};
+  pd_ = {};
+  cm_id_ = {};
 }
 
 void Endpoint::Break() {

@@ -146,6 +146,10 @@ class Endpoint {
   void Sleep(int64_t deadline);
   // Moves the queue pair to ERR and disconnects: nothing is sent or received any more.
   void Break();
+  // After Break: gives the queues back to the device, then all the rest, once nothing registered
+  // beside it (pd()) is left. Memory and names stay.
+  void ReleaseQueues();
+  void ReleaseDevice();
 
  private:
   explicit Endpoint(verbs::VerbsApi& api) : api_(api) {}
@@ -162,6 +166,7 @@ class Endpoint {
   absl::Status OnEstablished(const verbs::CmEvent& event);
   ConnectAnswer OnRejected(const verbs::CmEvent& event) const;
   absl::Status NobodyListens() const;
+  absl::Status WithLimits(const absl::Status& status) const;
 
   verbs::VerbsApi& api_;
   std::string server_;

@@ -12,14 +12,19 @@ absl::StatusOr<std::unique_ptr<LargeBuffers::Buffer>> LargeBuffers::Make(uint64_
   auto buffer = std::make_unique<Buffer>();
   VERBENA_ASSIGN_OR_RETURN(buffer->memory,
                            SharedMemory::Create("verbena-client-large", bytes, false));
-  VERBENA_ASSIGN_OR_RETURN(
-      buffer->region,
-      verbs::MemoryRegion::Register(pd_, buffer->memory.data(), buffer->memory.size(), access_));
+  VERBENA_ASSIGN_OR_RETURN(buffer->region, verbs::MemoryRegion::Register(
+                                               endpoint_.pd(), buffer->memory.data(),
+                                               buffer->memory.size(), endpoint_.sink_access()));
   return buffer;
 }
 
 absl::StatusOr<LargeBuffers::Buffer*> LargeBuffers::Acquire(uint64_t bytes) {
-  bytes = std::bit_ceil(std::max(bytes, kSmallest));
+  VERBENA_RETURN_IF_ERROR(CheckRegistration(endpoint_.capabilities(), endpoint_.device(), bytes,
+                                            "the value", "split it, or use another device"));
+  // The rounding must not make too large what is not.
+  const uint64_t most = endpoint_.capabilities().limits().max_mr_size;
+  const uint64_t rounded = std::bit_ceil(std::max(bytes, kSmallest));
+  bytes = most == 0 ? rounded : std::max(bytes, std::min(rounded, most));
   // The smallest idle one that is large enough, unless it would waste most of itself.
   auto best = idle_.end();
   for (auto it = idle_.begin(); it != idle_.end(); ++it) {
@@ -55,6 +60,11 @@ void LargeBuffers::Release(Buffer* buffer) {
   if (used_bytes_ + idle_bytes_ + owned->memory.size() > limit_) return;
   idle_bytes_ += owned->memory.size();
   idle_.push_back(std::move(owned));
+}
+
+void LargeBuffers::Clear() {
+  idle_.clear();
+  idle_bytes_ = 0;
 }
 
 }  // namespace verbena::client

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/src/endpoint.h"
 #include "common/base/shared_memory.h"
 #include "common/verbs/device.h"
 
@@ -26,14 +27,16 @@ class LargeBuffers {
   };
   static constexpr uint64_t kSmallest = 64 * 1024;
 
-  // `pd` is borrowed. Buffers can be read by the peer.
-  LargeBuffers(const verbs::ProtectionDomain& pd, int access, uint64_t limit)
-      : pd_(pd), access_(access), limit_(limit) {}
+  // `endpoint` is borrowed. Buffers can be read by the peer.
+  LargeBuffers(const Endpoint& endpoint, uint64_t limit) : endpoint_(endpoint), limit_(limit) {}
 
   // A buffer of at least `bytes`, or nullptr if the limit is reached: try again after a Release.
-  // An error if memory or registration cannot be had.
+  // ResourceExhausted if memory cannot be had or registered, or the device does not register so
+  // much in one piece.
   absl::StatusOr<Buffer*> Acquire(uint64_t bytes);
   void Release(Buffer* buffer);
+  // Frees all; none may be in use.
+  void Clear();
 
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t idle_bytes() const { return idle_bytes_; }
@@ -41,8 +44,7 @@ class LargeBuffers {
  private:
   absl::StatusOr<std::unique_ptr<Buffer>> Make(uint64_t bytes);
 
-  const verbs::ProtectionDomain& pd_;
-  int access_;
+  const Endpoint& endpoint_;
   uint64_t limit_;
   uint64_t used_bytes_ = 0;
   uint64_t idle_bytes_ = 0;

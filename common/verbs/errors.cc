@@ -174,6 +174,11 @@ absl::Status ErrnoStatus(int error, std::string_view call, std::string_view deta
   return status;
 }
 
+absl::Status WithoutErrno(absl::Status status) {
+  status.ErasePayload(kErrnoPayload);
+  return status;
+}
+
 std::optional<int> ErrnoOf(const absl::Status& status) {
   const absl::optional<absl::Cord> payload = status.GetPayload(kErrnoPayload);
   int error = 0;
@@ -200,7 +205,8 @@ const char* WcStatusText(ibv_wc_status status) {
       return "local length error: a message was longer than the receive buffer, or a request than "
              "the device allows";
     case IBV_WC_LOC_QP_OP_ERR:
-      return "local queue pair operation error: the request is not valid for this queue pair";
+      return "local queue pair operation error: the device could not carry out the request (is the "
+             "link up? `rdma link` and `ip link` tell), or it is not valid for this queue pair";
     case IBV_WC_LOC_EEC_OP_ERR:
       return "local end-to-end context error (not used by reliable connections)";
     case IBV_WC_LOC_PROT_ERR:
@@ -212,7 +218,8 @@ const char* WcStatusText(ibv_wc_status status) {
     case IBV_WC_MW_BIND_ERR:
       return "memory window bind error";
     case IBV_WC_BAD_RESP_ERR:
-      return "bad response: the peer answered with something that does not belong to the request";
+      return "bad response: the peer's device answered with something that does not belong to the "
+             "request";
     case IBV_WC_LOC_ACCESS_ERR:
       return "local access error: the local buffer does not allow this access";
     case IBV_WC_REM_INV_REQ_ERR:
@@ -238,16 +245,16 @@ const char* WcStatusText(ibv_wc_status status) {
     case IBV_WC_REM_INV_RD_REQ_ERR:
       return "remote invalid RD request (not used by reliable connections)";
     case IBV_WC_REM_ABORT_ERR:
-      return "the peer aborted the request";
+      return "the peer aborted the request: look at the kernel's log on its host";
     case IBV_WC_INV_EECN_ERR:
     case IBV_WC_INV_EEC_STATE_ERR:
       return "invalid end-to-end context (not used by reliable connections)";
     case IBV_WC_FATAL_ERR:
       return "fatal transport error: the device cannot go on; look at the kernel's log";
     case IBV_WC_RESP_TIMEOUT_ERR:
-      return "the peer did not respond in time";
+      return "the peer did not respond in time: it is unreachable or overloaded";
     case IBV_WC_GENERAL_ERR:
-      return "general transport error";
+      return "general transport error: look at the kernel's log on both hosts";
     default:
       return "unknown completion status";
   }
@@ -257,21 +264,21 @@ absl::StatusCode WcStatusCode(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_SUCCESS:
       return absl::StatusCode::kOk;
+    // The network, the peer or a device: another connection may do.
     case IBV_WC_WR_FLUSH_ERR:
     case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
     case IBV_WC_RESP_TIMEOUT_ERR:
     case IBV_WC_REM_ABORT_ERR:
-      return absl::StatusCode::kUnavailable;
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-      return absl::StatusCode::kResourceExhausted;
-    case IBV_WC_REM_ACCESS_ERR:
-      return absl::StatusCode::kPermissionDenied;
-    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_REM_OP_ERR:
+    case IBV_WC_REM_ACCESS_ERR:  // the key was withdrawn: the server has begun anew
+    case IBV_WC_BAD_RESP_ERR:
+    case IBV_WC_FATAL_ERR:
+    case IBV_WC_GENERAL_ERR:
+    // What some drivers say when the link is down.
     case IBV_WC_LOC_QP_OP_ERR:
-    case IBV_WC_LOC_PROT_ERR:
-    case IBV_WC_LOC_ACCESS_ERR:
-    case IBV_WC_REM_INV_REQ_ERR:
-      return absl::StatusCode::kInvalidArgument;
+      return absl::StatusCode::kUnavailable;
+    // Requests that one of the two programs should not have made.
     default:
       return absl::StatusCode::kInternal;
   }

@@ -37,6 +37,9 @@ absl::StatusCode ErrnoCode(int error);
 // The errno that a status made here came from; nullopt for any other status.
 std::optional<int> ErrnoOf(const absl::Status& status);
 
+// The same status without that, for those who print all that is in it.
+absl::Status WithoutErrno(absl::Status status);
+
 // The errno of a return value under convention 1 or 3: 0 stays 0, a positive value is the errno, -1
 // means `errno_value` and other negative values are errnos with their sign turned (some providers
 // and older librdmacm functions do that). Call first, then this, in two statements: as arguments of
@@ -77,6 +80,8 @@ bool IsNoDevice(const absl::Status& status);
 
 // A sentence for people about a completion status, with a hint: what happened, what to look at.
 const char* WcStatusText(ibv_wc_status status);
+// kUnavailable: the network, the peer or a device has failed, and another connection may do.
+// kInternal: a request that one of the two programs should not have made.
 absl::StatusCode WcStatusCode(ibv_wc_status status);
 // The error that a failed completion means. Only wr_id, status, qp_num and vendor_err of `wc` are
 // read, since only they are valid then. `what` names the operation ("READ of a bucket"). OK if the

@@ -9,6 +9,7 @@
 
 #include "client/src/fabric.h"
 #include "common/softverbs/softverbs.h"
+#include "common/verbs/fault_verbs.h"
 #include "common/verbs/limited_verbs.h"
 #include "server/server.h"
 #include "tests/integration/eventually.h"
@@ -88,7 +89,6 @@ struct Case {
   const char* name;
   LoweredLimits limits;
   net::QueueOptions queues = {};
-  bool at_clients = true;
 };
 std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
 
@@ -98,7 +98,7 @@ class DeviceLimits : public ::testing::TestWithParam<Case> {};
 TEST_P(DeviceLimits, AreLivedWith) {
   for (const bool at_server : {true, false}) {
     for (const bool at_client : {true, false}) {
-      if ((!at_server && !at_client) || (at_client && !GetParam().at_clients)) continue;
+      if (!at_server && !at_client) continue;
       SCOPED_TRACE(absl::StrCat("server ", at_server, ", client ", at_client));
       LimitedVerbs limited_server(softverbs::SoftVerbs(), GetParam().limits);
       LimitedVerbs limited_client(softverbs::SoftVerbs(), GetParam().limits);
@@ -127,31 +127,30 @@ TEST_P(DeviceLimits, AreLivedWith) {
 
 INSTANTIATE_TEST_SUITE_P(
     EachLimit, DeviceLimits,
-    ::testing::Values(
-        Case{"no_srq", {.max_srq = 0}},
-        Case{"fewer_srqs_than_workers", {.max_srq = 1}, {.workers = 2}},
-        Case{"srq_unsupported", {.srq_unsupported = true}, {.workers = 2}},
-        Case{"srq_off", {}, {.use_srq = false}}, Case{"max_srq_wr_20", {.max_srq_wr = 20}},
-        Case{"max_srq_sge_1", {.max_srq_sge = 1}}, Case{"max_cqe_64", {.max_cqe = 64}, {}, false},
-        Case{"max_qp_4", {.max_qp = 4}}, Case{"max_cq_2", {.max_cq = 2}},
-        Case{"max_qp_wr_16", {.max_qp_wr = 16}, {}, false}, Case{"max_sge_1", {.max_sge = 1}},
-        Case{"max_qp_rd_atom_1", {.max_qp_rd_atom = 1, .max_qp_init_rd_atom = 1}},
-        Case{"max_mr_7", {.max_mr = 7}, {.workers = 3}}, Case{"max_pd_2", {.max_pd = 2}},
-        Case{"no_inline", {.max_inline_data = 0}},
-        Case{"all_at_once",
-             {.max_qp = 4,
-              .max_qp_wr = 16,
-              .max_sge = 1,
-              .max_cq = 2,
-              .max_cqe = 64,
-              .max_srq = 0,
-              .max_mr = 7,
-              .max_pd = 2,
-              .max_qp_rd_atom = 1,
-              .max_qp_init_rd_atom = 1,
-              .max_inline_data = 0},
-             {},
-             false}),
+    ::testing::Values(Case{"no_srq", {.max_srq = 0}},
+                      Case{"fewer_srqs_than_workers", {.max_srq = 1}, {.workers = 2}},
+                      Case{"srq_unsupported", {.srq_unsupported = true}, {.workers = 2}},
+                      Case{"srq_off", {}, {.use_srq = false}},
+                      Case{"max_srq_wr_20", {.max_srq_wr = 20}},
+                      Case{"max_srq_sge_1", {.max_srq_sge = 1}},
+                      Case{"max_cqe_64", {.max_cqe = 64}}, Case{"max_qp_4", {.max_qp = 4}},
+                      Case{"max_cq_2", {.max_cq = 2}}, Case{"max_qp_wr_16", {.max_qp_wr = 16}},
+                      Case{"max_sge_1", {.max_sge = 1}},
+                      Case{"max_qp_rd_atom_1", {.max_qp_rd_atom = 1, .max_qp_init_rd_atom = 1}},
+                      Case{"max_mr_7", {.max_mr = 7}, {.workers = 3}},
+                      Case{"max_pd_2", {.max_pd = 2}}, Case{"no_inline", {.max_inline_data = 0}},
+                      Case{"all_at_once",
+                           {.max_qp = 4,
+                            .max_qp_wr = 16,
+                            .max_sge = 1,
+                            .max_cq = 2,
+                            .max_cqe = 64,
+                            .max_srq = 0,
+                            .max_mr = 7,
+                            .max_pd = 2,
+                            .max_qp_rd_atom = 1,
+                            .max_qp_init_rd_atom = 1,
+                            .max_inline_data = 0}}),
     [](const ::testing::TestParamInfo<Case>& test) { return test.param.name; });
 
 struct RefusedCase {
@@ -207,6 +206,108 @@ INSTANTIATE_TEST_SUITE_P(
                                   {},
                                   {"--memory", "16MiB", "vsoft0", "max_mr_size"}}),
     [](const ::testing::TestParamInfo<RefusedCase>& test) { return test.param.name; });
+
+struct RefusedClient {
+  const char* name;
+  LoweredLimits limits;
+  absl::StatusCode code;
+  std::vector<std::string> says;
+};
+std::ostream& operator<<(std::ostream& out, const RefusedClient& test) { return out << test.name; }
+
+class RefusedClients : public ::testing::TestWithParam<RefusedClient> {};
+
+TEST_P(RefusedClients, NameTheLimit) {
+  auto server = Server::Start(Config(softverbs::SoftVerbs(), {}));
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  LimitedVerbs limited(softverbs::SoftVerbs(), GetParam().limits);
+  const auto connection = Connect(limited, **server);
+  EXPECT_EQ(connection.status().code(), GetParam().code) << connection.status();
+  for (const std::string& part : GetParam().says) {
+    EXPECT_THAT(Text(connection.status()), HasSubstr(part));
+  }
+  EXPECT_EQ((*server)->network().connections(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EachLimit, RefusedClients,
+    ::testing::Values(RefusedClient{"max_cqe",
+                                    {.max_cqe = 15},
+                                    absl::StatusCode::kFailedPrecondition,
+                                    {"vsoft0", "max_cqe", "15", "16"}},
+                      RefusedClient{"max_qp_wr",
+                                    {.max_qp_wr = 3},
+                                    absl::StatusCode::kFailedPrecondition,
+                                    {"vsoft0", "max_qp_wr", "3", "4"}},
+                      RefusedClient{"max_mr_size",
+                                    {.max_mr_size = 1 << 20},
+                                    absl::StatusCode::kResourceExhausted,
+                                    {"vsoft0", "max_mr_size", "1MiB", "depth"}},
+                      RefusedClient{"max_qp",
+                                    {.max_qp = 0},
+                                    absl::StatusCode::kResourceExhausted,
+                                    {"vsoft0", "max_qp 0", "rdma_create_qp"}},
+                      RefusedClient{"max_pd",
+                                    {.max_pd = 0},
+                                    absl::StatusCode::kResourceExhausted,
+                                    {"vsoft0", "max_pd 0", "ibv_alloc_pd"}}),
+    [](const ::testing::TestParamInfo<RefusedClient>& test) { return test.param.name; });
+
+// A value that the client's device cannot register in one piece is refused, either way, and the
+// connection goes on.
+TEST(ClientLimits, ValuesOverMaxMrSize) {
+  auto server = Server::Start(Config(softverbs::SoftVerbs(), {}));
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  LimitedVerbs limited(softverbs::SoftVerbs(), {.max_mr_size = 3 << 20});
+  auto small = Connect(limited, **server);
+  ASSERT_TRUE(small.ok()) << small.status();
+  auto large = Connect(softverbs::SoftVerbs(), **server);
+  ASSERT_TRUE(large.ok()) << large.status();
+  // Rounded up to a power of two, its buffer would be too large; it is not.
+  std::string value((3 << 20) - 1000, 'v');
+  std::string got;
+  ASSERT_TRUE((*small)->Put("key", value).ok());
+  ASSERT_TRUE((*small)->Get("key", &got).ok());
+  EXPECT_EQ(got, value);
+  value.resize((3 << 20) + 1, 'w');
+  const absl::Status put = (*small)->Put("key", value).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(put)) << put;
+  EXPECT_THAT(Text(put), HasSubstr("max_mr_size"));
+  ASSERT_TRUE((*large)->Put("key", value).ok());
+  const absl::Status get = (*small)->Get("key", &got);
+  EXPECT_TRUE(absl::IsResourceExhausted(get)) << get;
+  EXPECT_THAT(Text(get), HasSubstr("max_mr_size"));
+  ASSERT_TRUE((*small)->Put("key", "small").ok());
+  ASSERT_TRUE((*small)->Get("key", &got).ok());
+  EXPECT_EQ(got, "small");
+}
+
+// A dead connection holds nothing of its device, which may be about to be removed.
+TEST(ClientLimits, DeadConnectionsLetGoOfTheDevice) {
+  verbs::FaultVerbs counted(softverbs::SoftVerbs());
+  auto server = Server::Start(Config(softverbs::SoftVerbs(), {}));
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  auto connection = Connect(counted, **server);
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  const std::string value(1 << 20, 'v');
+  ASSERT_TRUE((*connection)->Put("key", value).ok());
+  EXPECT_GT(counted.live_count(), 5);
+  EXPECT_TRUE((*server)->Stop(absl::Seconds(30)));
+  // With nothing in flight, polling notices.
+  ASSERT_TRUE(Eventually([&] {
+    (*connection)->Poll();
+    return !(*connection)->status().ok();
+  }));
+  (*connection)->Poll();
+  EXPECT_TRUE(absl::IsUnavailable((*connection)->status())) << (*connection)->status();
+  auto live = counted.live();
+  live.erase("rdma_create_event_channel");  // of no device
+  EXPECT_TRUE(live.empty()) << ::testing::PrintToString(live);
+  EXPECT_TRUE(absl::IsUnavailable((*connection)->Ping()));
+  EXPECT_EQ((*connection)->device(), "vsoft0");
+  connection->reset();
+  EXPECT_EQ(counted.live_count(), 0);
+}
 
 // Without shared receive queues: as many clients as the plan admits, each with its whole window
 // used at once, come and go; the credits are exact, so not one message finds no receive.

@@ -23,7 +23,8 @@
 //   Aborted             a large value changed each time while it was being read: try again
 //   DeadlineExceeded    no answer in time; a change may or may not have been applied
 //   Unavailable         server unreachable or gone; a change in flight may or may not be applied
-//   FailedPrecondition  versions that do not fit, refused connection
+//   FailedPrecondition  versions that do not fit, refused connection, a device that cannot do it
+//   PermissionDenied    Connect: no permission on /dev/infiniband, or to lock memory
 //   DataLoss, Internal  a defect: please report
 // After DeadlineExceeded or Unavailable the connection is dead: connect again.
 //
@@ -116,7 +117,8 @@ class Connection {
   absl::Status SubmitDelete(std::string_view key, ChangeCallback callback);
 
   // Sends what was submitted, takes what has completed and runs callbacks; never blocks. Returns
-  // the number of callbacks run.
+  // the number of callbacks run. (With nothing in flight, too: so an idle connection learns that
+  // the server has gone, or lets go of a device that is to be removed.)
   int Poll();
   // Polls until at least one callback has run, nothing is in flight, or the time is over; sleeps
   // after Options::poll_time. Returns the number of callbacks run.

@@ -92,6 +92,11 @@ TEST(Errors, NoDeviceIsToldFromOtherFailures) {
   EXPECT_FALSE(IsNoDevice(absl::OkStatus()));
   EXPECT_EQ(ErrnoOf(absl::OkStatus()), std::nullopt);
   EXPECT_EQ(ErrnoOf(absl::InternalError("x")), std::nullopt);
+  const absl::Status refused = ErrnoStatus(ECONNREFUSED, "rdma_connect", "");
+  EXPECT_EQ(ErrnoOf(refused), ECONNREFUSED);
+  EXPECT_EQ(ErrnoOf(WithoutErrno(refused)), std::nullopt);
+  EXPECT_EQ(WithoutErrno(refused).ToString().find("verbena/errno"), std::string::npos);
+  EXPECT_EQ(WithoutErrno(refused).message(), refused.message());
 }
 
 TEST(Errors, EveryCompletionStatusHasItsOwnTextAndCode) {
@@ -116,7 +121,17 @@ TEST(Errors, EveryCompletionStatusHasItsOwnTextAndCode) {
       EXPECT_TRUE(Has(error, text.c_str())) << error;
     }
   }
-  EXPECT_EQ(WcStatusCode(IBV_WC_RETRY_EXC_ERR), absl::StatusCode::kUnavailable);
+  // What says that the connection is gone, and what says that a program is wrong.
+  for (const ibv_wc_status gone :
+       {IBV_WC_WR_FLUSH_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_LOC_QP_OP_ERR,
+        IBV_WC_RESP_TIMEOUT_ERR, IBV_WC_REM_ABORT_ERR, IBV_WC_REM_OP_ERR, IBV_WC_REM_ACCESS_ERR,
+        IBV_WC_BAD_RESP_ERR, IBV_WC_FATAL_ERR, IBV_WC_GENERAL_ERR}) {
+    EXPECT_EQ(WcStatusCode(gone), absl::StatusCode::kUnavailable) << gone;
+  }
+  for (const ibv_wc_status wrong : {IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_ACCESS_ERR,
+                                    IBV_WC_REM_INV_REQ_ERR, IBV_WC_MW_BIND_ERR}) {
+    EXPECT_EQ(WcStatusCode(wrong), absl::StatusCode::kInternal) << wrong;
+  }
   EXPECT_NE(std::string(WcStatusText(IBV_WC_RETRY_EXC_ERR)).find("gone"), std::string::npos);
   EXPECT_STREQ(WcStatusText(IBV_WC_TM_ERR), "unknown completion status");
 }
