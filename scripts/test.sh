@@ -9,11 +9,13 @@ usage() {
 Usage: scripts/test.sh [--full] [--label=NAME] [--preset=NAME]... [--jobs=N] [--help]
 
 Installs the Debian packages that are missing (root, or a user with sudo), checks format and
-headers, builds the presets release, asan-ubsan and tsan, and runs the tests of each. ctest's
-summary comes last. Safe to run twice; nothing outside the source tree but Debian packages and
-ccache's cache is changed.
+headers, builds the presets release, asan-ubsan and tsan, and runs the tests of each; those with the
+label lab run on kernel RDMA drivers in virtual machines (tests/lab/lab.sh --help). ctest's summary
+comes last, with what was skipped and why. Safe to run twice; nothing outside the source tree but
+Debian packages, ccache's cache and the lab's (~/.cache/verbena-lab) is changed.
 
-  --full          the long proofs and the virtual machines (lab) too, and the preset dev with clang
+  --full          the long proofs, the whole integration suite in virtual machines (else a part of
+                  it), and the preset dev with clang
   --label=NAME    only tests of one kind: unit, integration, conformance, lab, model, fuzz
   --preset=NAME   only this preset (may be repeated); skips the checks of format and headers
   --jobs=N        tests run side by side (default: the number of processors)
@@ -101,11 +103,13 @@ mkdir -p build/all
 select=()
 if [ -n "$LABEL" ]; then
   select=(-L "^$LABEL\$")
-elif [ $FULL -eq 0 ]; then
-  select=(-LE '^lab$')
-  say "not in this run: the tests in virtual machines (--full, or --label=lab)"
 fi
-say "running the tests (${LABEL:-all other labels}; presets: ${PRESETS[*]})"
+# Once per machine and kernel: packages, the guest's kernel. What keeps the lab from running shows
+# among the skipped tests.
+if [[ $LABEL =~ ^(lab)?$ && " ${PRESETS[*]} " = *' release '* ]]; then
+  tests/lab/lab.sh prepare || true
+fi
+say "running the tests (${LABEL:-all labels}; presets: ${PRESETS[*]})"
 log=$(log_file ctest)
 status=0
 ctest --test-dir build/all --output-on-failure --no-tests=error -j "$JOBS" \
@@ -120,5 +124,6 @@ if [ "$skipped" -gt 0 ]; then
 else
   say "no test case was skipped"
 fi
+grep -h '^lab.sh: skipped: ' "$ctest_log" | sort | uniq -c || true
 sed -n '/tests passed, .* tests failed out of/,$p' "$log"
 exit $status

@@ -1,5 +1,6 @@
 // verbena-cli against a real verbena-server: values through pipes, texts, exit statuses.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -230,7 +231,8 @@ TEST_F(CliTest, WrongUsage) {
   refused({"get", "key"}, "--server is missing");
   refused({"--server=127.0.0.1", "get", "key"}, "ADDR:PORT");
 
-  const std::string path = ::testing::TempDir() + "/cli_test_wrong.flags";
+  const std::string path =
+      ::testing::TempDir() + "/cli_test_wrong." + std::to_string(getpid()) + ".flags";
   std::ofstream(path) << "# comment\n\n--color=red\n";
   const Outcome file = Cli({flag_, "--flagfile=" + path, "ping"});
   EXPECT_EQ(file.code, 2) << file.err;
@@ -249,7 +251,8 @@ TEST_F(CliTest, HelpAndVersion) {
 }
 
 TEST_F(CliTest, FlagsFromAFile) {
-  const std::string path = ::testing::TempDir() + "/cli_test.flags";
+  const std::string path =
+      ::testing::TempDir() + "/cli_test." + std::to_string(getpid()) + ".flags";
   std::ofstream(path) << flag_ << "\n--timeout=10s\n";
   EXPECT_EQ(Cli({"--flagfile=" + path, "ping"}).code, 0);
   std::remove(path.c_str());

@@ -171,7 +171,8 @@ TEST(ServerStart, Flagfile) {
 }
 
 TEST(ServerStart, UnknownFlagInAFlagfile) {
-  const std::string path = ::testing::TempDir() + "/verbena-wrong.flags";
+  const std::string path =
+      ::testing::TempDir() + "/verbena-wrong-" + std::to_string(getpid()) + ".flags";
   std::ofstream(path) << "--memory=32MiB\n--memry=64MiB\n";
   const Ended ended = RunServer({FabricFlag(), ListenFlag(), "--flagfile=" + path}, Host::kHere);
   EXPECT_EQ(ended.exit.code, 2);

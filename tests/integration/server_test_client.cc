@@ -14,7 +14,8 @@ int main(int argc, char** argv) {
   using verbena::testing::RawClient;
   if (argc != 3) return 2;
   const bool large = std::strcmp(argv[2], "large") == 0;
-  const std::string value(large ? size_t{8} << 20 : 100, 'v');
+  const std::string value(large ? static_cast<size_t>(verbena::testing::Scaled(8 << 20)) : 100,
+                          'v');
   verbena::testing::RawClientOptions options;
   options.value_memory = value.size();
   auto client = RawClient::ConnectAndGreet(verbena::testing::Fabric(), argv[1], options);

@@ -7,8 +7,8 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 BIN=$1 SIZE=$2
 shift 2
 guest=$HERE/suite_guest.sh
-timeout=400
-[ "$SIZE" = subset ] || timeout=3000
+timeout=900
+[ "$SIZE" = subset ] || timeout=5000
 if [ "$*" = lossy ]; then
   exec "$HERE/lab.sh" pair --timeout=$timeout --loss=2% --delay=3ms \
     "$guest" agent "$BIN" -- "$guest" tests "$BIN" "$SIZE" lossy
