@@ -31,10 +31,11 @@ absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Begin(verbs::VerbsApi& api,
   if (status.ok()) status = endpoint->MakePlan(options.operations);
   if (status.ok()) status = endpoint->MakeMemory(options.operations);
   if (status.ok()) status = endpoint->MakeQueues();
-  if (status.ok()) status = endpoint->Ask(options.session);
+  if (!status.ok()) status = endpoint->WithLimits(status);
+  if (status.ok()) status = AskInTime(endpoint, options);
   if (status.ok()) return endpoint;
   if (absl::IsDeadlineExceeded(status)) *kind = ConnectAnswer::Kind::kAgain;
-  return endpoint->WithLimits(status);
+  return status;
 }
 
 // What a device has no room for does not say of what there may be how much.

@@ -71,6 +71,8 @@ class Endpoint {
   static absl::StatusOr<std::unique_ptr<Endpoint>> Begin(verbs::VerbsApi& api,
                                                          const EndpointOptions& options,
                                                          ConnectAnswer::Kind* kind);
+  // Destroys an attempt that nobody waits for any more, without waiting for its device.
+  static void Drop(std::unique_ptr<Endpoint> endpoint);
   // Looks whether the server has answered; never blocks. Before kConnected only this and cm_fd may
   // be used.
   ConnectAnswer Answer();
@@ -162,6 +164,8 @@ class Endpoint {
   absl::Status MakeQueues();
   absl::Status MakeQueuePair(verbs::QueuePairOptions options);
   absl::Status Ask(uint64_t session);
+  static absl::Status AskInTime(std::unique_ptr<Endpoint>& endpoint,
+                                const EndpointOptions& options);
   // What an event means.
   absl::Status OnEstablished(const verbs::CmEvent& event);
   ConnectAnswer OnRejected(const verbs::CmEvent& event) const;

@@ -4,6 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,6 +28,18 @@ using Kind = ConnectAnswer::Kind;
 // Attempts that wait at once. Each is repeated by the connection manager too, if slowly.
 constexpr size_t kMostAttempts = 4;
 
+// Runs `task` in a thread that nobody waits for.
+template <typename Task>
+absl::Status RunBeside(Task&& task) {
+  try {
+    std::thread(std::forward<Task>(task)).detach();
+    return absl::OkStatus();
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no thread can be had for connecting: ", error.what(), " (see `ulimit -u`)"));
+  }
+}
+
 // Attempts beside each other. An earlier one is not given up when a later one is made: a server
 // that is slow rather than out of reach answers it in the end. The first answer counts; the other
 // attempts are dropped, and the connection manager tells the server so.
@@ -30,6 +47,8 @@ class Attempts {
  public:
   Attempts(verbs::VerbsApi& api, const EndpointOptions& options)
       : api_(api), options_(options), patience_(std::max<int64_t>(options.patience, 1)) {}
+
+  ~Attempts() { DropAll(); }
 
   absl::StatusOr<std::unique_ptr<Endpoint>> Run() {
     do {
@@ -49,6 +68,11 @@ class Attempts {
   }
 
  private:
+  void DropAll() {
+    for (std::unique_ptr<Endpoint>& endpoint : waiting_) Endpoint::Drop(std::move(endpoint));
+    waiting_.clear();
+  }
+
   bool MayBegin() const { return waiting_.size() < kMostAttempts && !no_more_; }
 
   void BeginOne() {
@@ -93,7 +117,7 @@ class Attempts {
       refusal_ = answer.status;
     } else if (answer.kind == Kind::kFull) {
       // An earlier attempt, whose answer was lost, may be what fills the server: it lets go of it.
-      waiting_.clear();
+      DropAll();
       i = 0;
       next_ = MonotonicNanos() + options_.patience / 4;
     }
@@ -137,6 +161,46 @@ absl::Status Endpoint::Ask(uint64_t session) {
 absl::Status Endpoint::NobodyListens() const {
   return absl::UnavailableError(absl::StrCat("nobody listens at ", server_, " on fabric ", fabric(),
                                              ": is a verbena-server running there?"));
+}
+
+// Where asking may block, it is done in another thread, which keeps the endpoint if it takes too
+// long, and destroys it when it is done.
+absl::Status Endpoint::AskInTime(std::unique_ptr<Endpoint>& endpoint,
+                                 const EndpointOptions& options) {
+  if (!endpoint->capabilities_->connecting_blocks()) return endpoint->Ask(options.session);
+  struct Call {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    absl::Status status;
+    std::unique_ptr<Endpoint> kept;
+  };
+  const auto call = std::make_shared<Call>();
+  const absl::Status started =
+      RunBeside([call, asking = endpoint.get(), session = options.session] {
+        absl::Status status = asking->Ask(session);
+        std::unique_ptr<Endpoint> kept;
+        const std::lock_guard lock(call->mutex);
+        call->status = std::move(status);
+        call->done = true;
+        kept = std::move(call->kept);
+        call->changed.notify_one();
+      });
+  VERBENA_RETURN_IF_ERROR(started);
+  std::unique_lock lock(call->mutex);
+  const std::chrono::nanoseconds left(std::max<int64_t>(options.deadline - MonotonicNanos(), 0));
+  if (call->changed.wait_for(lock, left, [&] { return call->done; })) return call->status;
+  absl::Status late = absl::DeadlineExceededError(absl::StrCat(
+      endpoint->server_, " does not answer over ", endpoint->fabric(), " (no TCP connection)"));
+  call->kept = std::move(endpoint);
+  return late;
+}
+
+void Endpoint::Drop(std::unique_ptr<Endpoint> endpoint) {
+  if (endpoint == nullptr || !endpoint->capabilities_->connecting_blocks()) return;
+  auto shared = std::make_shared<std::unique_ptr<Endpoint>>(std::move(endpoint));
+  // Without a thread it is destroyed here.
+  RunBeside([shared] { shared->reset(); }).IgnoreError();
 }
 
 ConnectAnswer Endpoint::Answer() {

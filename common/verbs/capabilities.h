@@ -51,6 +51,10 @@ class Capabilities {
   bool waits_for_receives() const { return !iwarp_; }
   // The passive side may not send before the active side has (RFC 5044).
   bool client_must_send_first() const { return iwarp_; }
+  // rdma_connect may open a TCP connection before it returns, and rdma_destroy_id waits until a
+  // connection that is being opened stands or has failed: both may take far longer than somebody
+  // would wait.
+  bool connecting_blocks() const { return iwarp_; }
   // Lost packets are repeated by the device, as often and as soon as retry_count and the ack
   // timeout say. On iWARP they are TCP's business, which has its own timers.
   bool transport_retries() const { return !iwarp_; }

@@ -112,7 +112,8 @@ class RdmaCore final : public VerbsApi {
 }  // namespace
 
 VerbsApi& RdmaCoreVerbs() {
-  static RdmaCore table;
+  // Never destroyed: threads may use it until the very end.
+  static RdmaCore& table = *new RdmaCore;
   return table;
 }
 

@@ -2,17 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
-#include <thread>
 
 #include "client/src/endpoint.h"
 #include "common/base/clock.h"
+#include "common/verbs/fault_verbs.h"
 #include "common/verbs/forwarding_verbs.h"
+#include "common/verbs/owners.h"
 #include "server/server.h"
+#include "tests/integration/eventually.h"
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 
@@ -76,23 +79,21 @@ class ConnectAttempts : public ::testing::Test {
     ASSERT_TRUE(server.ok()) << server.status().ToString();
     server_ = *std::move(server);
   }
-  absl::StatusOr<std::unique_ptr<Endpoint>> Connect(std::chrono::milliseconds timeout = kPatience) {
+  EndpointOptions OptionsFor(std::chrono::milliseconds timeout) {
     EndpointOptions options;
     options.server = *NetAddress::Parse(server_->address());
     options.operations = 2;
     options.deadline = MonotonicNanos() + timeout.count() * kMilli;
     options.session = 1;
     options.patience = 20 * kMilli;
-    return Endpoint::Connect(lossy_, options);
+    return options;
+  }
+  absl::StatusOr<std::unique_ptr<Endpoint>> Connect(std::chrono::milliseconds timeout = kPatience) {
+    return Endpoint::Connect(lossy_, OptionsFor(timeout));
   }
   // Whether the server comes to have so many connections.
   bool ServerHas(uint32_t connections) {
-    const int64_t deadline = MonotonicNanos() + kPatience.count() * 1000 * kMilli;
-    while (server_->network().connections() != connections) {
-      if (MonotonicNanos() > deadline) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return Eventually([&] { return server_->network().connections() == connections; });
   }
 
   std::unique_ptr<server::Server> server_;
@@ -134,13 +135,9 @@ TEST_F(ConnectAttempts, ALostAnswerDoesNotFillTheServer) {
     ASSERT_TRUE(endpoint.ok()) << endpoint.status();
     EXPECT_TRUE(ServerHas(1));
     // Who is refused at once is refused for good.
-    LossyVerbs other(Fabric());
-    EndpointOptions options;
-    options.server = *NetAddress::Parse(server_->address());
-    options.operations = 2;
-    options.deadline = MonotonicNanos() + kPatience.count() * 1000 * kMilli;
-    options.session = 2;
-    const auto refused = Endpoint::Connect(other, options);
+    EndpointOptions options = OptionsFor(kPatience);
+    options.patience = 1000 * kMilli;
+    const auto refused = Endpoint::Connect(Fabric(), options);
     EXPECT_TRUE(absl::IsFailedPrecondition(refused.status())) << refused.status();
     EXPECT_THAT(std::string(refused.status().message()), HasSubstr("--max_connections"));
   }
@@ -159,13 +156,7 @@ TEST_F(ConnectAttempts, ASlowServerIsNotGivenUp) {
     }
   } first(Fabric());
   first.hold_until_requests = 3;
-  EndpointOptions options;
-  options.server = *NetAddress::Parse(server_->address());
-  options.operations = 2;
-  options.deadline = MonotonicNanos() + kPatience.count() * 1000 * kMilli;
-  options.session = 1;
-  options.patience = 20 * kMilli;
-  const auto endpoint = Endpoint::Connect(first, options);
+  const auto endpoint = Endpoint::Connect(first, OptionsFor(kPatience));
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   EXPECT_GE(first.requests(), 3);
   EXPECT_TRUE(ServerHas(1));
@@ -188,17 +179,101 @@ TEST_F(ConnectAttempts, TheDeadlineHolds) {
 TEST_F(ConnectAttempts, NobodyThereIsSaidAtOnce) {
   StartServer();
   const std::string address = server_->address();
-  EndpointOptions options;
-  options.server = *NetAddress::Parse(address);
+  EndpointOptions options = OptionsFor(kPatience);
+  options.patience = 1000 * kMilli;
   server_->Stop(absl::ZeroDuration());
   server_.reset();
-  options.operations = 2;
-  options.deadline = MonotonicNanos() + kPatience.count() * 1000 * kMilli;
-  options.session = 1;
   const auto endpoint = Endpoint::Connect(lossy_, options);
   EXPECT_TRUE(absl::IsUnavailable(endpoint.status())) << endpoint.status();
   EXPECT_THAT(std::string(endpoint.status().message()), HasSubstr("nobody listens at " + address));
   EXPECT_EQ(lossy_.requests(), 1);
+}
+
+// A connection manager whose calls about a connection that is being opened do not return.
+class BlockingVerbs : public verbs::FaultVerbs {
+ public:
+  explicit BlockingVerbs(verbs::VerbsApi& base) : FaultVerbs(base) {}
+
+  bool block_connecting = false;
+  bool block_destroying = false;
+
+  void LetGo() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  int CmConnect(rdma_cm_id* id, rdma_conn_param* param) override {
+    if (block_connecting) Block();
+    // Nobody answers.
+    return block_connecting || block_destroying ? 0 : FaultVerbs::CmConnect(id, param);
+  }
+  int CmDestroyId(rdma_cm_id* id) override {
+    if (block_destroying) Block();
+    return FaultVerbs::CmDestroyId(id);
+  }
+
+ private:
+  void Block() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return open_; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+};
+
+// The software device, saying that it is an iWARP adapter.
+class BlockingDevice : public ConnectAttempts {
+ protected:
+  void SetUp() override {
+    if (FabricName() != "soft") GTEST_SKIP() << "only the software device can be made to block";
+    auto device = verbs::Device::Open(Fabric());
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = device->get()->device;
+    device_->transport_type = IBV_TRANSPORT_IWARP;
+    StartServer();
+  }
+  void TearDown() override {
+    server_.reset();
+    if (device_ != nullptr) device_->transport_type = IBV_TRANSPORT_IB;
+  }
+  // Connects in vain, in time; what is left behind goes once the device lets go of it.
+  void ConnectInVain(BlockingVerbs& blocking) {
+    EndpointOptions options = OptionsFor(std::chrono::milliseconds(300));
+    const int64_t start = MonotonicNanos();
+    const auto endpoint = Endpoint::Connect(blocking, options);
+    const int64_t taken = MonotonicNanos() - start;
+    EXPECT_TRUE(absl::IsDeadlineExceeded(endpoint.status())) << endpoint.status();
+    EXPECT_GE(taken, 300 * kMilli);
+    EXPECT_LT(taken, 300 * kMilli + Soon().count() * kMilli);
+    EXPECT_GT(blocking.live_count(), 0);
+    blocking.LetGo();
+    EXPECT_TRUE(Eventually([&] { return blocking.live_count() == 0; }))
+        << ::testing::PrintToString(blocking.live());
+  }
+
+  ibv_device* device_ = nullptr;
+};
+
+TEST_F(BlockingDevice, ConnectsAsUsual) {
+  BlockingVerbs blocking(Fabric());
+  const auto endpoint = Endpoint::Connect(blocking, OptionsFor(kPatience));
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  EXPECT_TRUE(ServerHas(1));
+}
+
+TEST_F(BlockingDevice, TheDeadlineHoldsWhileConnectingBlocks) {
+  // Outlives the threads that use it.
+  static BlockingVerbs& blocking = *new BlockingVerbs(Fabric());
+  blocking.block_connecting = true;
+  ConnectInVain(blocking);
+}
+
+TEST_F(BlockingDevice, TheDeadlineHoldsWhileDestroyingBlocks) {
+  static BlockingVerbs& blocking = *new BlockingVerbs(Fabric());
+  blocking.block_destroying = true;
+  ConnectInVain(blocking);
 }
 
 }  // namespace
