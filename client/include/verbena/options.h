@@ -34,7 +34,8 @@ struct Options {
   // Adapter and network. Deadlines above hold whatever is set here.
 
   // Type of service of this side's packets (0 to 255; the DSCP times 4), by which switches and
-  // adapters choose a traffic class (PFC, ECN). Not set: as the system is configured.
+  // adapters choose a traffic class (PFC, ECN). Over RoCE the server's packets have it too, unless
+  // the server sets its own. Not set: as the system is configured.
   std::optional<uint32_t> tos;
   // How long the adapter waits for an acknowledgement before it repeats a packet: 4.096 us *
   // 2^ack_timeout (1 to 31; 14 is 67 ms). iWARP has TCP's own timers instead.
