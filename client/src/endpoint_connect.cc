@@ -219,8 +219,10 @@ ConnectAnswer Endpoint::Answer() {
   connected_ = true;
   absl::Status status = OnEstablished(**event);
   (*event)->Ack();
-  if (status.ok()) status = verbs::ApplyAfterConnect(cm_id_, qp_, connect_options_);
   if (!status.ok()) return {Kind::kRefused, std::move(status)};
+  status = verbs::ApplyAfterConnect(cm_id_, qp_, connect_options_);
+  // On a connection that has ended already, by any errno.
+  if (!status.ok()) return {Kind::kRefused, absl::UnavailableError(status.message())};
   return {Kind::kConnected, {}};
 }
 

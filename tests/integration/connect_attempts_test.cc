@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "client/src/endpoint.h"
 #include "common/base/clock.h"
@@ -28,21 +30,32 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMilli = 1'000'000;
 
+// Attempts that are dropped may be destroyed in threads that nobody waits for, so the tables that
+// they use are never destroyed.
+template <typename Table>
+Table& Immortal() {
+  static auto& tables = *new std::vector<std::unique_ptr<Table>>;
+  tables.push_back(std::make_unique<Table>(Fabric()));
+  return *tables.back();
+}
+
 // A client's table whose connection manager loses messages.
 class LossyVerbs : public verbs::ForwardingVerbs {
  public:
   explicit LossyVerbs(verbs::VerbsApi& base) : ForwardingVerbs(base), base_(base) {}
 
-  int lose_requests = 0;  // so many of the first connection requests never leave
-  int lose_answers = 0;   // so many of the first "established" never arrive
+  std::atomic<int> lose_requests = 0;  // so many of the first connection requests never leave
+  std::atomic<int> lose_answers = 0;   // so many of the first "established" never arrive
   // The first request is answered only after there have been so many.
-  int hold_until_requests = 0;
+  std::atomic<int> hold_until_requests = 0;
 
   int requests() const { return requests_; }
 
   int CmConnect(rdma_cm_id* id, rdma_conn_param* param) override {
-    if (++requests_ == 1) first_ = id->channel;
-    return requests_ <= lose_requests ? 0 : base_.CmConnect(id, param);
+    const int request = requests_ + 1;
+    if (request == 1) first_ = id->channel;
+    requests_ = request;
+    return request <= lose_requests ? 0 : base_.CmConnect(id, param);
   }
   int CmGetEvent(rdma_event_channel* channel, rdma_cm_event** event) override {
     if (channel == first_ && requests_ < hold_until_requests) return Nothing();
@@ -62,8 +75,9 @@ class LossyVerbs : public verbs::ForwardingVerbs {
   }
 
   verbs::VerbsApi& base_;
-  int requests_ = 0;
-  rdma_event_channel* first_ = nullptr;  // of the first request
+  // Requests are made one after the other, if perhaps each in a thread of its own.
+  std::atomic<int> requests_ = 0;
+  std::atomic<rdma_event_channel*> first_ = nullptr;  // of the first request
 };
 
 class ConnectAttempts : public ::testing::Test {
@@ -97,7 +111,7 @@ class ConnectAttempts : public ::testing::Test {
   }
 
   std::unique_ptr<server::Server> server_;
-  LossyVerbs lossy_{Fabric()};
+  LossyVerbs& lossy_ = Immortal<LossyVerbs>();
 };
 
 TEST_F(ConnectAttempts, OneIsEnoughWhereNothingIsLost) {
@@ -154,7 +168,8 @@ TEST_F(ConnectAttempts, ASlowServerIsNotGivenUp) {
       if (requests() == 1) lose_requests = 100;  // all but the first
       return LossyVerbs::CmConnect(id, param);
     }
-  } first(Fabric());
+  };
+  auto& first = Immortal<OnlyTheFirst>();
   first.hold_until_requests = 3;
   const auto endpoint = Endpoint::Connect(first, OptionsFor(kPatience));
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
@@ -257,21 +272,20 @@ class BlockingDevice : public ConnectAttempts {
 };
 
 TEST_F(BlockingDevice, ConnectsAsUsual) {
-  BlockingVerbs blocking(Fabric());
+  auto& blocking = Immortal<BlockingVerbs>();
   const auto endpoint = Endpoint::Connect(blocking, OptionsFor(kPatience));
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   EXPECT_TRUE(ServerHas(1));
 }
 
 TEST_F(BlockingDevice, TheDeadlineHoldsWhileConnectingBlocks) {
-  // Outlives the threads that use it.
-  static BlockingVerbs& blocking = *new BlockingVerbs(Fabric());
+  auto& blocking = Immortal<BlockingVerbs>();
   blocking.block_connecting = true;
   ConnectInVain(blocking);
 }
 
 TEST_F(BlockingDevice, TheDeadlineHoldsWhileDestroyingBlocks) {
-  static BlockingVerbs& blocking = *new BlockingVerbs(Fabric());
+  auto& blocking = Immortal<BlockingVerbs>();
   blocking.block_destroying = true;
   ConnectInVain(blocking);
 }
