@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include "absl/cleanup/cleanup.h"
@@ -46,15 +44,17 @@ std::optional<uint64_t> FirstNumber(absl::string_view text) {
   return ok ? std::optional(value) : std::nullopt;
 }
 
-// Reads a pipe to its end; a program that writes without end is not read further than this.
-std::string ReadPipe(int fd) {
-  constexpr size_t kMost = size_t{1} << 20;
+// What can be read from a file or pipe until its end, but no more than this; nullopt if reading
+// fails.
+std::optional<std::string> ReadToEnd(int fd) {
+  constexpr size_t kMost = size_t{16} << 20;
   std::string text;
   char buffer[4096];
   while (text.size() < kMost) {
     const ssize_t got = read(fd, buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
+    if (got < 0) return std::nullopt;
+    if (got == 0) break;
     text.append(buffer, static_cast<size_t>(got));
   }
   return text;
@@ -66,12 +66,10 @@ std::optional<std::string> SystemView::Read(const std::string& path) const {
   // Of a folder or a device file nothing is wanted, and it might block.
   std::error_code error;
   if (!fs::is_regular_file(root_ + path, error)) return std::nullopt;
-  std::ifstream file(root_ + path);
-  if (!file) return std::nullopt;
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  // Files of sysfs that have nothing to tell fail when they are read.
-  if (file.bad()) return std::nullopt;
-  absl::StripTrailingAsciiWhitespace(&text);
+  const UniqueFd fd(open((root_ + path).c_str(), O_RDONLY | O_CLOEXEC));
+  // Files of sysfs that have nothing to tell can be opened, but not read.
+  std::optional<std::string> text = fd.valid() ? ReadToEnd(fd.get()) : std::nullopt;
+  if (text.has_value()) absl::StripTrailingAsciiWhitespace(&*text);
   return text;
 }
 
@@ -177,7 +175,7 @@ std::optional<std::string> SystemView::RunTool(const std::vector<std::string>& c
     return std::nullopt;
   }
   write_end.Reset();
-  std::string text = ReadPipe(read_end.get());
+  std::optional<std::string> text = ReadToEnd(read_end.get());
   read_end.Reset();
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

@@ -115,6 +115,8 @@ TEST(DoctorSystemView, TheRealMachine) {
   EXPECT_TRUE(system.ProcessLimit("Max open files").has_value());
   EXPECT_GT(system.MemInfo("MemTotal").value_or(0), 0U);
   EXPECT_FALSE(system.Addresses().empty());
+  // A file that can be opened, but fails to be read (nothing is mapped at address 0).
+  EXPECT_EQ(system.Read("/proc/self/mem"), std::nullopt);
   EXPECT_EQ(system.DeviceFile("/dev/null"), Access::kUsable);
   EXPECT_EQ(system.DeviceFile("/dev/infiniband/none"), Access::kMissing);
   EXPECT_EQ(system.RunTool({"echo", "a", "b"}), "a b\n");
