@@ -23,7 +23,10 @@ struct Problems {
   void Add(Status how, std::string finding, std::string remedy) {
     status = std::max(status, how);
     findings.push_back(std::move(finding));
-    remedies.push_back(std::move(remedy));
+    if (!remedy.empty()) remedies.push_back(std::move(remedy));
+  }
+  bool Has(const std::string& remedy) const {
+    return std::find(remedies.begin(), remedies.end(), remedy) != remedies.end();
   }
 };
 
@@ -41,42 +44,55 @@ void CheckSizes(const Options& options, const ibv_device_attr& attr, Problems* p
 }
 
 void CheckQueues(const ibv_device_attr& attr, Problems* problems) {
+  constexpr char kOthers[] =
+      "end other programs that use the device (`rdma resource show` lists what they hold), or use "
+      "another one";
+  constexpr char kShrinks[] =
+      "nothing needs to be set: the server takes less and says how much in its banner; several "
+      "connections of a client make up for a smaller window";
   const uint64_t qps = Limit(attr.max_qp);
-  if (qps < 4) {
+  if (qps <= kReservedQps) {
     problems->Add(Status::kFail, absl::StrCat("max_qp is ", qps, ": no room for connections"),
-                  "end other programs that use the device (`rdma resource show qp`)");
+                  kOthers);
   } else if (qps < 128) {
     problems->Add(Status::kWarn,
-                  absl::StrCat("max_qp is ", qps, ", which is how many connections it can have"),
+                  absl::StrCat("max_qp is ", qps, ": the server admits at most ",
+                               qps - kReservedQps, " connections"),
                   "use few connections, each with many operations in flight");
   }
+  if (attr.max_cq < 2 || attr.max_mr < 3 || attr.max_pd < 1) {
+    problems->Add(Status::kFail,
+                  absl::StrCat("max_cq is ", attr.max_cq, ", max_mr ", attr.max_mr, ", max_pd ",
+                               attr.max_pd, ": a server needs 2, 3 and 1 at least"),
+                  kOthers);
+  }
   if (Limit(attr.max_qp_wr) < kSendDepth) {
+    problems->Add(Status::kWarn,
+                  absl::StrCat("max_qp_wr is ", attr.max_qp_wr, ", a connection of the usual ",
+                               kWindow, " unanswered requests takes ", kSendDepth),
+                  kShrinks);
+  }
+  if (Limit(attr.max_cqe) < uint64_t{2} * kServerReceives) {
     problems->Add(
         Status::kWarn,
-        absl::StrCat("max_qp_wr is ", attr.max_qp_wr, ", the default window needs ", kSendDepth),
-        "verbena-server --window=N with a smaller N");
-  }
-  if (Limit(attr.max_cqe) < uint64_t{2} * kServerSrqDepth) {
-    problems->Add(Status::kWarn,
-                  absl::StrCat("max_cqe is ", attr.max_cqe, ", less than the ", 2 * kServerSrqDepth,
-                               " for a receive queue of ", kServerSrqDepth),
-                  "expect fewer connections for each worker; verbena-server --workers=N spreads "
-                  "them");
+        absl::StrCat("max_cqe is ", attr.max_cqe, ", less than the ", 2 * kServerReceives, " for ",
+                     kServerReceives, " receives of a worker: fewer connections fit"),
+        problems->Has(kShrinks) ? "" : kShrinks);
   }
 }
 
 void CheckReceiveQueues(const ibv_device_attr& attr, Problems* problems) {
   if (attr.max_srq <= 0) {
-    problems->Add(Status::kWarn,
-                  "max_srq is 0: without shared receive queues every connection needs receive "
-                  "buffers of its own",
-                  "a smaller verbena-server --max_connections or --window saves memory");
-  } else if (Limit(attr.max_srq_wr) < kServerSrqDepth) {
     problems->Add(
         Status::kWarn,
-        absl::StrCat("max_srq_wr is ", attr.max_srq_wr, ", the default depth is ", kServerSrqDepth),
-        "expect fewer connections for each worker; verbena-server --workers=N spreads "
-        "them");
+        "max_srq is 0: without shared receive queues every connection needs receive "
+        "buffers of its own, so fewer of them fit",
+        "verbena-server --srq_depth (buffers of a worker) or --workers gives room for more");
+  } else if (Limit(attr.max_srq_wr) < kServerReceives) {
+    problems->Add(Status::kWarn,
+                  absl::StrCat("max_srq_wr is ", attr.max_srq_wr, ", the usual depth is ",
+                               kServerReceives, ": fewer connections fit on a worker"),
+                  "verbena-server --workers=N spreads them");
   }
 }
 
@@ -131,7 +147,9 @@ void CheckDeviceLimits(const Context& context) {
         {"max_srq_wr", attr.max_srq_wr},
         {"max_qp_rd_atom", attr.max_qp_rd_atom},
         {"max_qp_init_rd_atom", attr.max_qp_init_rd_atom}};
-    const std::string region = attr.max_mr_size == 0 ? "not told" : FormatSize(attr.max_mr_size);
+    const std::string region = attr.max_mr_size == 0         ? "not told"
+                               : attr.max_mr_size >> 60 != 0 ? "unlimited"
+                                                             : FormatSize(attr.max_mr_size);
     context.Add(problems.status, "limits", name,
                 problems.findings.empty()
                     ? absl::StrCat("max_mr_size ", region, ", max_qp ", attr.max_qp, ", max_qp_wr ",

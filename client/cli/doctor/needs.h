@@ -8,13 +8,13 @@
 
 namespace verbena::cli::doctor {
 
-inline constexpr uint32_t kServerSrqDepth = 4096;     // receives of a worker
-inline constexpr uint32_t kServerConnections = 8192;  // admitted at most
-// Sends of a connection: an answer to each of 32 requests, 3 unasked messages, 4 READs and one
-// more.
-inline constexpr uint32_t kSendDepth = 40;
+inline constexpr uint32_t kServerReceives = 4096;  // of a worker
+inline constexpr uint32_t kReservedQps = 2;        // that are not for clients
+inline constexpr uint32_t kWindow = 32;            // requests of a client that are unanswered
+// Sends of a connection: an answer to each request, 3 unasked messages, 4 READs and one more.
+inline constexpr uint32_t kSendDepth = kWindow + 8;
 // Registered message buffers of a worker: receives and answers.
-inline constexpr uint64_t kMessageMemory = uint64_t{kServerSrqDepth + 1024} * 193 * 64;
+inline constexpr uint64_t kMessageMemory = uint64_t{kServerReceives + 1024} * 193 * 64;
 // Registered memory of a client's connection: messages, and places for READs at depth 64.
 inline constexpr uint64_t kClientMemory = 4 * kMiB;
 // READs in flight that a client can use at its default depth, as far as devices usually allow.

@@ -126,6 +126,9 @@ class ServerLook {
  private:
   bool Address();
   bool FindFabric();
+  void AddRoute(std::string finding, std::vector<Figure> figures) const;
+  // What the local port of the route said; nullptr if it was not asked.
+  const ibv_port_attr* Port() const;
   bool Connect();
   void CompareMtu();
   void Sends();
@@ -143,6 +146,7 @@ class ServerLook {
   const Context& context_;
   NetAddress address_;
   Route route_;
+  bool iwarp_ = false;
   std::string fabric_;
   std::unique_ptr<Connection> connection_;
 };
@@ -190,16 +194,46 @@ bool ServerLook::FindFabric() {
     return false;
   }
   route_ = *route;
+  iwarp_ = std::any_of(
+      context_.devices.begin(), context_.devices.end(),
+      [this](const RdmaDevice& device) { return device.name == route_.device && device.iwarp; });
   const double micros = Micros(MonotonicNanos() - start);
-  std::vector<Figure> figures = {{"us", micros}};
-  std::string finding = absl::StrFormat("from %s over %s/%d, found in %.0f us", route_.local,
-                                        route_.device, route_.port, micros);
-  if (const auto mtu = PathMtu(address_)) {
-    absl::StrAppend(&finding, ", IP packets of up to ", *mtu, " bytes");
-    figures.emplace_back("path_mtu_bytes", static_cast<double>(*mtu));
-  }
-  Ok("server_route", finding, figures);
+  const std::string finding = absl::StrFormat("from %s over %s/%d, found in %.0f us", route_.local,
+                                              route_.device, route_.port, micros);
+  AddRoute(finding, {{"us", micros}});
   return true;
+}
+
+// The route, and whether the packets of the port fit what the kernel knows of the way.
+void ServerLook::AddRoute(std::string finding, std::vector<Figure> figures) const {
+  const auto mtu = address_.IsLocal() ? std::nullopt : PathMtu(address_);
+  const ibv_port_attr* const port = Port();
+  if (!mtu.has_value() || port == nullptr) {
+    Ok("server_route", finding, figures);
+    return;
+  }
+  absl::StrAppend(&finding, ", IP packets of up to ", *mtu, " bytes");
+  figures.emplace_back("path_mtu_bytes", static_cast<double>(*mtu));
+  const uint64_t payload = verbs::MtuBytes(port->active_mtu);
+  const bool roce = port->link_layer == IBV_LINK_LAYER_ETHERNET && !iwarp_;
+  if (!roce || payload < *mtu) {
+    Ok("server_route", finding, figures);
+    return;
+  }
+  context_.Warn(
+      "server_route", "",
+      absl::StrCat(finding, ", but packets of RDMA carry ", payload,
+                   ", and the network does not cut them to size"),
+      "set the MTU of this route (ip route change ... mtu) and of the interfaces, here and "
+      "at the server, to what the network carries",
+      figures);
+}
+
+const ibv_port_attr* ServerLook::Port() const {
+  const auto answers = context_.answers.find(route_.device);
+  if (answers == context_.answers.end()) return nullptr;
+  const auto port = answers->second.ports.find(route_.port);
+  return port == answers->second.ports.end() ? nullptr : &port->second;
 }
 
 bool ServerLook::Connect() {
@@ -224,13 +258,12 @@ bool ServerLook::Connect() {
 // The server's MTU against this end's: they settle on the smaller one, but where the larger comes
 // from a network that does not carry it, large packets vanish.
 void ServerLook::CompareMtu() {
-  const auto answers = context_.answers.find(route_.device);
+  const ibv_port_attr* const port = Port();
   const auto text = connection_->Info();
-  if (answers == context_.answers.end() || !text.ok()) return;
-  const auto port = answers->second.ports.find(route_.port);
+  if (port == nullptr || !text.ok()) return;
   const auto info = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (port == answers->second.ports.end() || !info.is_object()) return;
-  const uint64_t here = verbs::MtuBytes(port->second.active_mtu);
+  if (!info.is_object()) return;
+  const uint64_t here = verbs::MtuBytes(port->active_mtu);
   std::vector<uint64_t> there;
   for (const auto& adapter : info.value("adapters", nlohmann::json::array())) {
     if (adapter.is_object() && adapter.value("fabric", "") == fabric_) {

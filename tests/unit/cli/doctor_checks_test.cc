@@ -176,25 +176,45 @@ TEST_F(DoctorChecks, OpenFiles) {
   EXPECT_THAT(check.remedy, HasSubstr("ulimit -n 65536"));
 }
 
+net::DeviceLimits LimitsOf(const ibv_device_attr& attr) {
+  const auto limit = [](int value) { return static_cast<uint32_t>(value); };
+  return {.name = "mlx5_0",
+          .max_qp = limit(attr.max_qp),
+          .max_qp_wr = limit(attr.max_qp_wr),
+          .max_sge = limit(attr.max_sge),
+          .max_cq = limit(attr.max_cq),
+          .max_cqe = limit(attr.max_cqe),
+          .max_srq = limit(attr.max_srq),
+          .max_srq_wr = limit(attr.max_srq_wr),
+          .max_srq_sge = limit(attr.max_srq_sge),
+          .max_mr = limit(attr.max_mr),
+          .max_mr_size = attr.max_mr_size,
+          .max_pd = limit(attr.max_pd)};
+}
+
 TEST_F(DoctorChecks, LimitsOfDevices) {
   struct Case {
     std::function<void(ibv_device_attr&)> lower;
     Status status;
     const char* says;
+    bool of_queues = true;  // the server's queue plan knows of it
   };
   machine_.AddMlx5();
   EXPECT_EQ(machine_.Find("limits", "mlx5_0").status, Status::kOk);
   const ibv_device_attr healthy = machine_.verbs().at("mlx5_0").attributes;
   for (const Case& c :
-       {Case{[](auto& a) { a.max_mr_size = kMiB; }, Status::kFail, "max_mr_size is 1MiB"},
+       {Case{[](auto& a) { a.max_mr_size = kMiB; }, Status::kFail, "max_mr_size is 1MiB", false},
         Case{[](auto& a) { a.max_qp = 2; }, Status::kFail, "max_qp is 2"},
-        Case{[](auto& a) { a.max_qp = 4; }, Status::kWarn, "max_qp is 4"},
+        Case{[](auto& a) { a.max_qp = 3; }, Status::kWarn, "at most 1 connections"},
+        Case{[](auto& a) { a.max_cq = 1; }, Status::kFail, "max_cq is 1"},
+        Case{[](auto& a) { a.max_mr = 2; }, Status::kFail, "max_mr 2"},
+        Case{[](auto& a) { a.max_pd = 0; }, Status::kFail, "max_pd 0"},
         Case{[](auto& a) { a.max_qp_wr = 16; }, Status::kWarn, "max_qp_wr is 16"},
         Case{[](auto& a) { a.max_cqe = 64; }, Status::kWarn, "max_cqe is 64"},
         Case{[](auto& a) { a.max_srq = 0; }, Status::kWarn, "max_srq is 0"},
         Case{[](auto& a) { a.max_srq_wr = 256; }, Status::kWarn, "max_srq_wr is 256"},
         Case{[](auto& a) { a.max_qp_rd_atom = 1; }, Status::kWarn, "max_qp_rd_atom is 1"},
-        Case{[](auto& a) { a.max_qp_init_rd_atom = 0; }, Status::kFail, "does no READs"}}) {
+        Case{[](auto& a) { a.max_qp_init_rd_atom = 0; }, Status::kFail, "does no READs", false}}) {
     SCOPED_TRACE(c.says);
     ibv_device_attr& attr = machine_.verbs().at("mlx5_0").attributes;
     attr = healthy;
@@ -203,25 +223,23 @@ TEST_F(DoctorChecks, LimitsOfDevices) {
     EXPECT_EQ(check.status, c.status);
     EXPECT_THAT(check.finding, HasSubstr(c.says));
     EXPECT_FALSE(check.remedy.empty());
+    // What the doctor calls a failure is what a server refuses.
+    if (c.of_queues) {
+      const auto plan = net::PlanQueues(LimitsOf(attr), {});
+      EXPECT_EQ(plan.ok(), c.status != Status::kFail) << plan.status();
+    }
   }
 }
 
 // What the doctor asks for is what the server plans.
 TEST_F(DoctorChecks, NeedsAreTheServers) {
-  EXPECT_EQ(kServerSrqDepth, net::kDefaultSrqDepth);
-  const auto plan = net::PlanQueues({.name = "large",
-                                     .max_qp = 1 << 20,
-                                     .max_qp_wr = 1 << 15,
-                                     .max_cq = 1 << 20,
-                                     .max_cqe = 1 << 22,
-                                     .max_srq = 1 << 16,
-                                     .max_srq_wr = 1 << 15,
-                                     .max_mr_size = 0},
-                                    {});
+  const auto plan = net::PlanQueues(LimitsOf(machine_.verbs().Add("large").attributes), {});
   ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(kServerReceives, plan->receives);
+  EXPECT_EQ(kWindow, plan->window);
   EXPECT_EQ(kSendDepth, plan->send_depth);
-  EXPECT_EQ(uint64_t{2} * kServerSrqDepth, plan->receive_cq_depth);
-  EXPECT_GE(kMessageMemory, uint64_t{plan->srq_depth} * net::kMaxMessage);
+  EXPECT_EQ(uint64_t{2} * kServerReceives, plan->receive_cq_depth);
+  EXPECT_GE(kMessageMemory, uint64_t{plan->receives} * net::kMaxMessage);
 }
 
 class DoctorCongestion : public DoctorChecks {

@@ -42,6 +42,11 @@ MadeUpVerbs::Answers& MadeUpVerbs::Add(const std::string& name) {
   attr.max_qp = 131072;
   attr.max_qp_wr = 32768;
   attr.max_cqe = 4194303;
+  attr.max_cq = 1 << 24;
+  attr.max_mr = 1 << 24;
+  attr.max_pd = 1 << 24;
+  attr.max_sge = 30;
+  attr.max_srq_sge = 31;
   attr.max_srq = 1 << 20;
   attr.max_srq_wr = 32767;
   attr.max_qp_rd_atom = 16;
