@@ -14,44 +14,13 @@
 
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
+#include "tests/integration/run_program.h"
 
 namespace verbena::testing {
 namespace {
 
 using Json = nlohmann::json;
 using std::chrono::milliseconds;
-
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-Outcome RunProgram(ProcessOptions options) {
-  auto process = Process::Run(std::move(options));
-  if (!process.ok()) {
-    ADD_FAILURE() << process.status();
-    return {};
-  }
-  const auto exit = (*process)->WaitForExit();
-  if (!exit.ok() || !exit->exited) {
-    ADD_FAILURE() << "signal " << (exit.ok() ? exit->signal : 0) << "\n" << (*process)->err();
-    return {};
-  }
-  return {exit->code, (*process)->out(), (*process)->err()};
-}
-
-Outcome Cli(std::vector<std::string> args, std::string input = {}) {
-  ProcessOptions options;
-  options.program = ProgramPath("verbena-cli");
-  options.args = std::move(args);
-  options.input = std::move(input);
-  return RunProgram(std::move(options));
-}
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string EveryByte(size_t size) {
   std::string bytes(size, '\0');

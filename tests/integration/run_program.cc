@@ -1,0 +1,31 @@
+#include "tests/integration/run_program.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace verbena::testing {
+
+Outcome RunProgram(ProcessOptions options) {
+  auto process = Process::Run(std::move(options));
+  if (!process.ok()) {
+    ADD_FAILURE() << process.status();
+    return {};
+  }
+  const auto exit = (*process)->WaitForExit();
+  if (!exit.ok() || !exit->exited) {
+    ADD_FAILURE() << "signal " << (exit.ok() ? exit->signal : 0) << "\n" << (*process)->err();
+    return {};
+  }
+  return {exit->code, (*process)->out(), (*process)->err()};
+}
+
+Outcome Cli(std::vector<std::string> args, std::string input) {
+  ProcessOptions options;
+  options.program = ProgramPath("verbena-cli");
+  options.args = std::move(args);
+  options.input = std::move(input);
+  return RunProgram(std::move(options));
+}
+
+}  // namespace verbena::testing
