@@ -161,8 +161,9 @@ void CheckDeviceLimits(const Context& context) {
 }
 
 void CheckLockedMemory(const Context& context) {
-  const auto limit = context.system.ProcessLimit("Max locked memory");
-  if (!limit.has_value()) return;  // no /proc: nothing is known
+  const auto limits = context.system.ProcessLimit("Max locked memory");
+  if (!limits.has_value()) return;  // no /proc: nothing is known
+  const uint64_t limit = limits->soft;
   const uint64_t memory = context.options.memory;
   const uint64_t need = memory == 0 ? kClientMemory : memory + kMessageMemory;
   const std::string whose = memory == 0
@@ -171,13 +172,13 @@ void CheckLockedMemory(const Context& context) {
                                                " with message buffers for one worker needs ",
                                                FormatSize(need / kMiB * kMiB));
   std::vector<Figure> figures = {{"need_bytes", static_cast<double>(need)}};
-  if (*limit == UINT64_MAX) {
+  if (limit == UINT64_MAX) {
     context.Ok("memory_lock", "", "unlimited; " + whose, figures);
     return;
   }
-  figures.push_back({"limit_bytes", static_cast<double>(*limit)});
+  figures.push_back({"limit_bytes", static_cast<double>(limit)});
   const std::string finding =
-      absl::StrCat("this process may lock ", FormatSize(*limit), "; ", whose);
+      absl::StrCat("this process may lock ", FormatSize(limit), "; ", whose);
   // Drivers count pages, but look away from whoever has the capability; siw counts all the same.
   const bool counts_all =
       std::any_of(context.devices.begin(), context.devices.end(), [](const RdmaDevice& device) {
@@ -189,7 +190,7 @@ void CheckLockedMemory(const Context& context) {
         "memory_lock", "",
         finding + ", which only RDMA devices want locked (the software device locks nothing)",
         figures);
-  } else if (*limit >= need) {
+  } else if (limit >= need) {
     context.Ok("memory_lock", "", finding, figures);
   } else if (capable && !counts_all) {
     context.Ok("memory_lock", "",
@@ -201,7 +202,7 @@ void CheckLockedMemory(const Context& context) {
   } else {
     context.Fail(
         "memory_lock", "", finding,
-        MemlockRemedy() + (*limit >= kClientMemory
+        MemlockRemedy() + (limit >= kClientMemory
                                ? "; on a machine with clients only: verbena-cli doctor --memory=0"
                                : ""),
         figures);
@@ -242,23 +243,26 @@ void CheckHugePages(const Context& context) {
 }
 
 void CheckOpenFiles(const Context& context) {
-  constexpr uint64_t kEnough = 4096;
+  constexpr uint64_t kEnough = 512;  // connections
   const auto limit = context.system.ProcessLimit("Max open files");
-  if (!limit.has_value()) return;
-  if (*limit == UINT64_MAX) {
+  if (!limit.has_value() || context.options.memory == 0) return;
+  // The server raises its limit to the hard one.
+  if (limit->hard == UINT64_MAX) {
     context.Ok("open_files", "", "unlimited");
     return;
   }
-  const std::vector<Figure> figures = {{"limit", static_cast<double>(*limit)}};
-  const std::string finding = absl::StrCat("this process may open ", *limit, " files");
-  // On the software device each connection has a socket and passed memory of its own.
-  if (*limit < kEnough && context.options.memory > 0) {
-    context.Warn("open_files", "",
-                 absl::StrCat(finding,
-                              "; a server with many clients on the software device needs "
-                              "several for each, and devices and queues take some too"),
-                 "ulimit -n 65536; systemd: LimitNOFILE=65536; containers: --ulimit nofile=65536",
-                 figures);
+  const uint64_t connections = limit->hard / kSoftConnectionFiles;
+  const std::vector<Figure> figures = {{"limit", static_cast<double>(limit->soft)},
+                                       {"hard_limit", static_cast<double>(limit->hard)}};
+  const std::string finding = absl::StrCat(
+      "a server may open ", limit->hard, " files (ulimit -Hn), room for ", connections,
+      " connections over the software device, which take up to ", kSoftConnectionFiles, " each");
+  if (connections < kEnough) {
+    context.Warn(
+        "open_files", "", finding,
+        "raise the hard limit: `* hard nofile 65536` in /etc/security/limits.conf; systemd: "
+        "LimitNOFILE=65536; containers: --ulimit nofile=65536",
+        figures);
   } else {
     context.Ok("open_files", "", finding, figures);
   }

@@ -17,6 +17,8 @@ inline constexpr uint32_t kSendDepth = kWindow + 8;
 inline constexpr uint64_t kMessageMemory = uint64_t{kServerReceives + 1024} * 193 * 64;
 // Registered memory of a client's connection: messages, and places for READs at depth 64.
 inline constexpr uint64_t kClientMemory = 4 * kMiB;
+// File descriptors of a connection over the software device, at either end.
+inline constexpr uint64_t kSoftConnectionFiles = 8;
 // READs in flight that a client can use at its default depth, as far as devices usually allow.
 inline constexpr uint32_t kUsualReadDepth = 16;
 

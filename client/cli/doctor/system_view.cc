@@ -99,13 +99,20 @@ std::string SystemView::LinkName(const std::string& path) const {
   return fs::read_symlink(root_ + path, error).filename().string();
 }
 
-std::optional<uint64_t> SystemView::ProcessLimit(const std::string& name) const {
+std::optional<ResourceLimit> SystemView::ProcessLimit(const std::string& name) const {
   const std::optional<std::string> text = Read("/proc/self/limits");
-  if (!text.has_value()) return std::nullopt;
-  const std::optional<absl::string_view> line = LineOf(*text, name);
+  const std::optional<absl::string_view> line =
+      text.has_value() ? LineOf(*text, name) : std::nullopt;
   if (!line.has_value()) return std::nullopt;
-  if (absl::StartsWith(absl::StripLeadingAsciiWhitespace(*line), "unlimited")) return UINT64_MAX;
-  return FirstNumber(*line);
+  const std::vector<absl::string_view> words = absl::StrSplit(*line, ' ', absl::SkipWhitespace());
+  if (words.size() < 2) return std::nullopt;
+  const auto value = [](absl::string_view word) {
+    return word == "unlimited" ? UINT64_MAX : FirstNumber(word);
+  };
+  const std::optional<uint64_t> soft = value(words[0]);
+  const std::optional<uint64_t> hard = value(words[1]);
+  if (!soft.has_value() || !hard.has_value()) return std::nullopt;
+  return ResourceLimit{*soft, *hard};
 }
 
 bool SystemView::HasCapability(unsigned capability) const {

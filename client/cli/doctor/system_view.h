@@ -20,6 +20,12 @@ struct InterfaceAddress {
   NetAddress address;
 };
 
+// UINT64_MAX is unlimited.
+struct ResourceLimit {
+  uint64_t soft = 0;
+  uint64_t hard = 0;  // up to which a process may raise the soft one
+};
+
 // Whether this process can use a device file.
 enum class Access { kUsable, kDenied, kMissing };
 
@@ -43,9 +49,8 @@ class SystemView {
   // The last part of what a symbolic link points to; "" if it is none.
   std::string LinkName(const std::string& path) const;
 
-  // A limit of this process from /proc/self/limits ("Max locked memory"), the soft one; UINT64_MAX
-  // is unlimited.
-  std::optional<uint64_t> ProcessLimit(const std::string& name) const;
+  // A limit of this process from /proc/self/limits ("Max locked memory").
+  std::optional<ResourceLimit> ProcessLimit(const std::string& name) const;
   // Whether this process has a capability (linux/capability.h).
   bool HasCapability(unsigned capability) const;
   // A value of /proc/meminfo ("HugePages_Free"); those with a unit in bytes.

@@ -106,8 +106,15 @@ TEST(DoctorSystemView, Files) {
   EXPECT_TRUE(system.Exists("/a/b"));
   EXPECT_EQ(system.MemInfo("Hugepagesize"), uint64_t{2048} * 1024);
   EXPECT_EQ(system.MemInfo("HugePages_Free"), 1000U);
-  EXPECT_EQ(system.ProcessLimit("Max locked memory"), UINT64_MAX);
-  EXPECT_EQ(system.ProcessLimit("Max open files"), 65536U);
+  const auto locked = system.ProcessLimit("Max locked memory");
+  ASSERT_TRUE(locked.has_value());
+  EXPECT_EQ(locked->soft, UINT64_MAX);
+  machine.File("/proc/self/limits", "Max open files            1024 65536 files\n");
+  const auto files = system.ProcessLimit("Max open files");
+  ASSERT_TRUE(files.has_value());
+  EXPECT_EQ(files->soft, 1024U);
+  EXPECT_EQ(files->hard, 65536U);
+  EXPECT_EQ(system.ProcessLimit("Max locked memory"), std::nullopt);
 }
 
 TEST(DoctorSystemView, TheRealMachine) {
