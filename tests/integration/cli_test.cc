@@ -161,25 +161,24 @@ TEST_F(CliTest, ClosedAndFullOutputs) {
   const auto bash = [](const std::string& script) {
     ProcessOptions options;
     options.program = "/bin/bash";
-    options.args = {"-c", script, "bash", ProgramPath("verbena-cli"), flag_};
+    options.args = {"-c", script, "bash", ProgramPath("verbena-cli"), flag_ + " " + kLongTimeout};
     return RunProgram(std::move(options));
   };
   // The reader goes away: no message, a status of its own.
-  const Outcome closed =
-      bash(R"("$1" "$2" get long | head -c 1 >/dev/null; echo ${PIPESTATUS[0]})");
+  const Outcome closed = bash(R"("$1" $2 get long | head -c 1 >/dev/null; echo ${PIPESTATUS[0]})");
   EXPECT_EQ(closed.out, "6\n") << closed.err;
   EXPECT_EQ(closed.err, "");
-  const Outcome full = bash(R"("$1" "$2" get long >/dev/full; echo $?)");
+  const Outcome full = bash(R"("$1" $2 get long >/dev/full; echo $?)");
   EXPECT_EQ(full.out, "6\n");
   EXPECT_TRUE(Has(full.err, "No space left on device")) << full.err;
-  const Outcome no_output = bash(R"("$1" "$2" get long >&-; echo $?)");
+  const Outcome no_output = bash(R"("$1" $2 get long >&-; echo $?)");
   EXPECT_EQ(no_output.out, "6\n") << no_output.err;
-  const Outcome no_input = bash(R"("$1" "$2" put long <&-; echo $?)");
+  const Outcome no_input = bash(R"("$1" $2 put long <&-; echo $?)");
   EXPECT_EQ(no_input.out, "6\n") << no_input.err;
   EXPECT_TRUE(Has(no_input.err, "standard input")) << no_input.err;
   // Through a pipe on both sides nothing is lost.
-  const Outcome copied = bash(
-      R"("$1" "$2" get long | "$1" "$2" put copy && cmp <("$1" "$2" get long) <("$1" "$2" get copy))");
+  const Outcome copied =
+      bash(R"("$1" $2 get long | "$1" $2 put copy && cmp <("$1" $2 get long) <("$1" $2 get copy))");
   EXPECT_EQ(copied.code, 0) << copied.err;
   EXPECT_EQ(copied.out, "created\n");
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace verbena::testing {
@@ -21,6 +22,11 @@ Outcome RunProgram(ProcessOptions options) {
 }
 
 Outcome Cli(std::vector<std::string> args, std::string input) {
+  const auto given = [&](const char* flag) {
+    return std::any_of(args.begin(), args.end(),
+                       [flag](const std::string& arg) { return arg.starts_with(flag); });
+  };
+  if (given("--server") && !given("--timeout")) args.insert(args.begin(), kLongTimeout);
   ProcessOptions options;
   options.program = ProgramPath("verbena-cli");
   options.args = std::move(args);

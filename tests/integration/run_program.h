@@ -15,7 +15,9 @@ struct Outcome {
 };
 
 Outcome RunProgram(ProcessOptions options);
-// verbena-cli with these arguments.
+// Large values take long where packets are lost, and few tests are about deadlines.
+inline constexpr const char* kLongTimeout = "--timeout=60s";
+// verbena-cli with these arguments, and kLongTimeout if there is a server and no other time-out.
 Outcome Cli(std::vector<std::string> args, std::string input = {});
 
 inline bool Has(const std::string& text, const std::string& part) {
