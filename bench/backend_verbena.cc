@@ -11,6 +11,7 @@ Options ConnectionOptions(const Config& config) {
   options.rnr_timer = config.connect.min_rnr_timer;
   options.depth = config.depth;
   options.cache_bytes = config.cache_bytes;
+  options.poll_time = config.poll;
   return options;
 }
 

@@ -21,14 +21,20 @@
 namespace verbena::bench {
 namespace {
 
-// Samples of each kind in a round, for values so small that they fit.
+// Samples of each kind in a round: at most so many, no more bytes of values and, on slow fabrics,
+// no more time than this.
 constexpr uint64_t kReadSamples = 10'000;
 constexpr uint64_t kRateSamples = 100'000;
 constexpr uint64_t kChangeSamples = 4'000;
+constexpr uint64_t kLeastSamples = 100;
 constexpr uint64_t kRoundBytes = 64 * kMiB;
+constexpr double kStepNanos = 100e6;
 
-uint64_t SampleCount(const Config& config, uint64_t most) {
-  return std::clamp<uint64_t>(kRoundBytes / config.value_size, 100, most);
+// `nanos`: what one takes.
+uint64_t SampleCount(const Config& config, uint64_t most, double nanos) {
+  const auto by_time = static_cast<uint64_t>(kStepNanos / std::max(nanos, 1.0));
+  return std::clamp<uint64_t>(std::min(kRoundBytes / config.value_size, by_time), kLeastSamples,
+                              most);
 }
 
 // The bytes of an item's block: what a GET READs.
@@ -46,6 +52,7 @@ class Rounds {
       : config_(config), result_(result), raw_(raw), client_(client), storage_(storage) {}
 
   absl::Status Run() {
+    VERBENA_RETURN_IF_ERROR(ChooseSamples());
     // One round to warm up, not counted.
     VERBENA_RETURN_IF_ERROR(Round(0));
     figures_ = {};
@@ -63,13 +70,25 @@ class Rounds {
     std::vector<double> raw_read, get, raw_rate, get_rate, pingpong, put, storage_put;
   };
 
+  absl::Status ChooseSamples() {
+    std::vector<uint32_t> nanos(kLeastSamples);
+    VERBENA_RETURN_IF_ERROR(client_->ReadOneByOne(Offsets(nanos.size(), config_.seed), 0, nanos));
+    const double read = GroupedMedian(nanos);
+    VERBENA_RETURN_IF_ERROR(raw_->PingPong(0, nanos));
+    const double pingpong = GroupedMedian(nanos);
+    read_samples_ = SampleCount(config_, kReadSamples, read);
+    rate_samples_ = SampleCount(config_, kRateSamples, read / 4);
+    change_samples_ = SampleCount(config_, kChangeSamples, pingpong);
+    return absl::OkStatus();
+  }
+
   // Each pair that is compared is measured back to back, and in every other round the other way
   // round, so that a drift of the machine favours neither.
   absl::Status Round(uint32_t number) {
     const uint64_t seed = Mix64(config_.seed ^ (uint64_t{number} << 32));
-    const KeySequence keys(config_, SampleCount(config_, kReadSamples), seed);
-    const KeySequence more_keys(config_, SampleCount(config_, kRateSamples), seed + 1);
-    const KeySequence changed_keys(config_, SampleCount(config_, kChangeSamples), seed + 4);
+    const KeySequence keys(config_, read_samples_, seed);
+    const KeySequence more_keys(config_, rate_samples_, seed + 1);
+    const KeySequence changed_keys(config_, change_samples_, seed + 4);
     const ValueSequence values(changed_keys, config_.value_size, seed);
     const std::vector<uint64_t> offsets = Offsets(keys.size(), seed + 2);
     const std::vector<uint64_t> more_offsets = Offsets(more_keys.size(), seed + 3);
@@ -79,7 +98,7 @@ class Rounds {
     const double overhead = result_->clock_ns;
     std::vector<std::function<absl::Status()>> steps = {
         [&] {
-          VERBENA_RETURN_IF_ERROR(raw_->ReadOneByOne(offsets, overhead, read_nanos));
+          VERBENA_RETURN_IF_ERROR(client_->ReadOneByOne(offsets, overhead, read_nanos));
           figures_.raw_read.push_back(GroupedMedian(read_nanos));
           return absl::OkStatus();
         },
@@ -89,7 +108,7 @@ class Rounds {
           return absl::OkStatus();
         },
         [&] {
-          VERBENA_ASSIGN_OR_RETURN(const double rate, raw_->ReadPipelined(more_offsets));
+          VERBENA_ASSIGN_OR_RETURN(const double rate, client_->ReadPipelined(more_offsets));
           figures_.raw_rate.push_back(rate);
           return absl::OkStatus();
         },
@@ -150,6 +169,7 @@ class Rounds {
     std::vector<double> extra = figures_.put;
     for (size_t i = 0; i < extra.size(); ++i) extra[i] -= figures_.pingpong[i];
     result_->put_over_storage = Ratio(extra, figures_.storage_put);
+    result_->put_over_pingpong = Ratio(figures_.put, figures_.pingpong);
   }
 
   const Config& config_;
@@ -157,6 +177,9 @@ class Rounds {
   RawInitiator* const raw_;
   ClientBaseline* const client_;
   StorageBaseline* const storage_;
+  uint64_t read_samples_ = 0;
+  uint64_t rate_samples_ = 0;
+  uint64_t change_samples_ = 0;
   Figures figures_;
 };
 
@@ -165,9 +188,6 @@ class Rounds {
 absl::StatusOr<BaselineResult> MeasureBaseline(const Config& config, const ServerFacts& facts) {
   BaselineResult result;
   result.block_size = BlockSizeFor(config);
-  // The READs go over as much memory as the store's, since caches and page tables care.
-  const uint64_t used = facts.used_bytes.value_or(config.records * result.block_size);
-  result.region_size = AlignUp(std::max(used, result.block_size * 64), kMiB);
   const size_t key_size = config.key_names().typical_size();
   result.request_size =
       sizeof(wire::RequestHeader) + wire::OperationSize(key_size, config.value_size);
@@ -176,15 +196,19 @@ absl::StatusOr<BaselineResult> MeasureBaseline(const Config& config, const Serve
   result.clock_ns = TickClock().PairOverheadNanos();
 
   VERBENA_ASSIGN_OR_RETURN(const auto client, ClientBaseline::Create(config));
+  VERBENA_RETURN_IF_ERROR(
+      client->PrepareReads(config.depth, static_cast<uint32_t>(result.block_size)));
+  result.depth = client->read_depth();
+  // The READs go over as much memory as the store's GETs, since caches and page tables care.
+  const uint64_t used = facts.used_bytes.value_or(config.records * result.block_size);
+  result.region_size = std::clamp(used, std::min(result.block_size * 64, client->slice_size()),
+                                  client->slice_size());
   RawInitiatorOptions raw_options;
   raw_options.fabric = client->connection().fabric();
-  raw_options.depth = config.depth;
-  raw_options.block_size = static_cast<uint32_t>(result.block_size);
   raw_options.request_size = static_cast<uint32_t>(result.request_size);
   raw_options.response_size = static_cast<uint32_t>(result.response_size);
-  VERBENA_ASSIGN_OR_RETURN(const auto raw,
-                           RawSide::Start(config.server, result.region_size, raw_options));
-  result.depth = raw->initiator().depth();
+  if (config.poll.count() == 0) raw_options.poll_ns = raw_options.target_poll_ns = 0;
+  VERBENA_ASSIGN_OR_RETURN(const auto raw, RawSide::Start(config.server, kMiB, raw_options));
   VERBENA_ASSIGN_OR_RETURN(const auto storage, StorageBaseline::Create(config, used));
   Rounds rounds(config, &result, &raw->initiator(), client.get(), storage.get());
   VERBENA_RETURN_IF_ERROR(rounds.Run());

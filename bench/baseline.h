@@ -1,5 +1,6 @@
 // What the fabric and the storage do on their own, measured in turns with the store: RDMA READs of
-// random blocks with nothing around them, a SEND ping-pong, and PUTs in the storage in-process.
+// random blocks on the client's own queue pair with nothing around them, a SEND ping-pong, and PUTs
+// in the storage in-process.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,7 @@ struct BaselineResult {
 
   Spread get_over_raw_read;       // get_ns / raw_read_ns
   Spread get_rate_over_raw_read;  // get_rate / raw_read_rate
+  Spread put_over_pingpong;       // put_ns / pingpong_ns
   Spread put_over_storage;        // (put_ns - pingpong_ns) / storage_put_ns
 };
 

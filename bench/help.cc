@@ -39,6 +39,8 @@ How hard (closed loop: an answer makes room for the next operation)
   --connections=0      connections, a multiple of --threads; 0: one per thread
   --depth=16           operations in flight on each connection (1 to 1024)
   --cache_bytes=64MiB  each connection's cache of the server's index; 0 turns it off
+  --poll_us=100        microseconds that a client which waits polls before it sleeps (0 to 1000000);
+                       0 where polling takes the processor from those that are waited for
 
 Where
   --server=ADDR:PORT   the server

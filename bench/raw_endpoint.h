@@ -1,6 +1,6 @@
 // Verbs objects for measuring a fabric with no store around it. Two ends in two processes: the
 // target registers a region that can be READ and answers each message with a message; the
-// initiator READs random blocks and plays ping-pong. Both poll.
+// initiator READs random blocks and plays ping-pong.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ struct RawTargetOptions {
   uint64_t region_size = 0;    // bytes
   uint32_t request_size = 0;   // bytes of a ping
   uint32_t response_size = 0;  // bytes of a pong
+  int64_t poll_ns = 50'000;    // polls in vain for so long before it sleeps, as a server worker
 };
 
 // The whole life of the target: listens, prints "PORT n", accepts one connection, prints "REGION
@@ -49,6 +50,8 @@ struct RawInitiatorOptions {
   uint32_t block_size = 0;  // bytes of a READ
   uint32_t request_size = 0;
   uint32_t response_size = 0;
+  int64_t poll_ns = INT64_MAX;  // waits for a pong for so long before it sleeps
+  int64_t target_poll_ns = 50'000;
 };
 
 // Not thread-safe.
@@ -78,6 +81,7 @@ class RawInitiator {
   absl::Status MakeQueues();
   absl::Status PostReceive(uint32_t index);
   absl::Status Await(uint64_t* completed);
+  absl::Status Sleep();
   void Consume(uint32_t slot);
   uint8_t* Sink(uint32_t slot) const { return memory_.data() + slot * sink_stride_; }
 
@@ -101,6 +105,7 @@ class RawInitiator {
   verbs::CmId id_;
   verbs::ProtectionDomain pd_;
   verbs::MemoryRegion mr_;
+  verbs::CompletionChannel cq_channel_;
   verbs::CompletionQueue cq_;
   verbs::QueuePair qp_;
 };

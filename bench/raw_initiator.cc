@@ -1,3 +1,5 @@
+#include <poll.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -15,6 +17,8 @@ namespace verbena::bench {
 namespace {
 
 constexpr int kTimeoutMs = 10'000;
+constexpr int64_t kLimitNanos = int64_t{kTimeoutMs} * 1'000'000;
+constexpr uint64_t kPollsPerLook = 1024;
 constexpr uint32_t kReceives = 16;
 constexpr uint32_t kSignalEvery = 16;  // SENDs
 constexpr uint32_t kWantedInline = 256;
@@ -86,9 +90,11 @@ absl::Status RawInitiator::MakeQueues() {
   verbs::QueuePairOptions queue;
   queue.max_send_wr = options_.depth + 2 * kSignalEvery;
   queue.max_recv_wr = kReceives;
+  VERBENA_ASSIGN_OR_RETURN(cq_channel_, verbs::CompletionChannel::Create(id_.device()));
   VERBENA_ASSIGN_OR_RETURN(
       cq_, verbs::CompletionQueue::Create(
-               id_.device(), static_cast<int>(2 * (queue.max_send_wr + queue.max_recv_wr))));
+               id_.device(), static_cast<int>(2 * (queue.max_send_wr + queue.max_recv_wr)),
+               &cq_channel_));
   queue.send_cq = queue.recv_cq = cq_.get();
   queue.max_inline_data = kWantedInline;
   auto qp = verbs::QueuePair::CreateOn(id_, pd_, queue);
@@ -116,21 +122,40 @@ absl::Status RawInitiator::PostReceive(uint32_t index) {
   return verbs::FromReturn(verbs::PostRecv(qp_.get(), &request, &bad), "ibv_post_recv");
 }
 
-// Polls until one request has completed; `*completed` is its wr_id.
+// Waits until one request has completed; `*completed` is its wr_id.
 absl::Status RawInitiator::Await(uint64_t* completed) {
   ibv_wc wc;
   int n;
-  uint64_t empty = 0;
-  int64_t deadline = 0;
-  while ((n = verbs::Poll(cq_.get(), {&wc, 1})) == 0) {
-    if (++empty % (1 << 20) != 0) continue;
+  int64_t begin = 0;
+  int64_t sleep_at = 0;
+  for (uint64_t empty = 0; (n = verbs::Poll(cq_.get(), {&wc, 1})) == 0; ++empty) {
+    if (empty % kPollsPerLook != 0 && options_.poll_ns > 0) continue;
     const int64_t now = MonotonicNanos();
-    if (deadline == 0) deadline = now + int64_t{kTimeoutMs} * 1'000'000;
-    if (now > deadline) return absl::DeadlineExceededError("the raw target does not answer");
+    if (begin == 0) begin = now;
+    if (sleep_at == 0)
+      sleep_at = options_.poll_ns > kLimitNanos ? INT64_MAX : now + options_.poll_ns;
+    if (now - begin > kLimitNanos) {
+      return absl::DeadlineExceededError("the raw target does not answer");
+    }
+    if (now < sleep_at) continue;
+    VERBENA_RETURN_IF_ERROR(cq_.Arm());
+    if ((n = verbs::Poll(cq_.get(), {&wc, 1})) != 0) break;
+    VERBENA_RETURN_IF_ERROR(Sleep());
+    sleep_at = 0;
   }
   if (n < 0) return absl::InternalError("ibv_poll_cq failed");
   *completed = wc.wr_id;
   return verbs::WcError(wc, "request of the baseline");
+}
+
+// Until the armed completion queue has had an event, or for a second.
+absl::Status RawInitiator::Sleep() {
+  pollfd entry{cq_channel_.fd(), POLLIN, 0};
+  poll(&entry, 1, 1000);
+  for (;;) {
+    VERBENA_ASSIGN_OR_RETURN(const auto event, cq_channel_.TryGetEvent());
+    if (!event.has_value()) return absl::OkStatus();
+  }
 }
 
 // Touches every cache line that landed in a slot.

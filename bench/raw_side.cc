@@ -44,7 +44,8 @@ absl::StatusOr<std::unique_ptr<RawSide>> RawSide::Start(const std::string& serve
       ChildProcess::Start(
           OwnFolder() + "/verbena-bench",
           {"raw-target", options.fabric, address.ToString(), absl::StrCat(region_size),
-           absl::StrCat(options.request_size), absl::StrCat(options.response_size)},
+           absl::StrCat(options.request_size), absl::StrCat(options.response_size),
+           absl::StrCat(options.target_poll_ns)},
           ""));
   VERBENA_ASSIGN_OR_RETURN(const auto port, ReadAnswer(side->process_, "PORT", 1));
   address.set_port(static_cast<uint16_t>(port[0]));

@@ -23,9 +23,7 @@ constexpr uint32_t kSends = 64;
 constexpr uint32_t kSignalEvery = 16;
 constexpr uint32_t kWantedInline = 256;
 constexpr uint64_t kLine = 64;
-// As a server worker: polls this long in vain before it sleeps, and looks at the clock only now and
-// then.
-constexpr int64_t kPollNanos = 50'000;
+// It looks at the clock only now and then.
 constexpr uint32_t kSpinsPerClock = 64;
 
 // One connection of the target.
@@ -73,10 +71,10 @@ class RawTarget {
         idle_since = 0;
         continue;
       }
-      if (++empty % kSpinsPerClock != 0) continue;
+      if (++empty % kSpinsPerClock != 0 && options_.poll_ns > 0) continue;
       const int64_t now = MonotonicNanos();
       if (idle_since == 0) idle_since = now;
-      if (now - idle_since < kPollNanos) continue;
+      if (now - idle_since < options_.poll_ns) continue;
       VERBENA_ASSIGN_OR_RETURN(const bool goes_on, Sleep());
       if (!goes_on) return absl::OkStatus();
       idle_since = 0;

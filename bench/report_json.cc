@@ -50,6 +50,7 @@ Json BaselineJson(const BaselineResult& baseline) {
   json["put"] = {{"p50_us", Micros(baseline.put_ns.median)}};
   json["ratios"] = {{"get_p50_over_raw_read", baseline.get_over_raw_read.median},
                     {"get_rate_over_raw_read", baseline.get_rate_over_raw_read.median},
+                    {"put_p50_over_send_pingpong", baseline.put_over_pingpong.median},
                     {"put_minus_pingpong_over_storage_put", baseline.put_over_storage.median}};
   json["spread"] = {{"raw_read_p50_us", SpreadJson(baseline.raw_read_ns, 1e3)},
                     {"raw_read_ops_s", SpreadJson(baseline.raw_read_rate)},
@@ -60,6 +61,7 @@ Json BaselineJson(const BaselineResult& baseline) {
                     {"storage_put_p50_us", SpreadJson(baseline.storage_put_ns, 1e3)},
                     {"get_p50_over_raw_read", SpreadJson(baseline.get_over_raw_read)},
                     {"get_rate_over_raw_read", SpreadJson(baseline.get_rate_over_raw_read)},
+                    {"put_p50_over_send_pingpong", SpreadJson(baseline.put_over_pingpong)},
                     {"put_minus_pingpong_over_storage_put", SpreadJson(baseline.put_over_storage)}};
   json["method"] = {{"rounds", baseline.rounds},
                     {"depth", baseline.depth},

@@ -97,6 +97,7 @@ std::string BaselineLines(const BaselineResult& b) {
   pair("PUT in the storage p50", FormatNanos(b.storage_put_ns.median), "", "");
   text += RatioLine("GET p50 / raw READ p50", b.get_over_raw_read);
   text += RatioLine("GET rate / raw READ rate", b.get_rate_over_raw_read);
+  text += RatioLine("PUT p50 / ping-pong p50", b.put_over_pingpong);
   text += RatioLine("(PUT p50 - ping-pong p50) / PUT in the storage p50", b.put_over_storage);
   return text;
 }

@@ -26,6 +26,8 @@
 namespace verbena {
 
 class Connection::Impl {
+  friend class client::RawReads;
+
  public:
   using Endpoint = client::Endpoint;
   using Lookup = client::Lookup;
@@ -54,6 +56,8 @@ class Connection::Impl {
   size_t in_flight() const { return pool_.used(); }
   absl::Status status() const { return dead_; }
   const Endpoint& endpoint() const { return *endpoint_; }
+  uint32_t region_rkey() const { return read_list_.front().wr.rdma.rkey; }
+  uint64_t slice_size() const { return context_->shape.size; }
   uint64_t server_epoch() const { return context_->shape.epoch; }
   const ServerLimits& limits() const { return limits_; }
   const ConnectionStats& stats() const;

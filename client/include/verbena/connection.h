@@ -85,6 +85,10 @@ struct ConnectionStats {
   uint64_t bytes_sent = 0;
 };
 
+namespace client {
+class RawReads;
+}
+
 class Connection {
  public:
   // Connects to "ADDR:PORT". InvalidArgument for a malformed address or option; Unavailable if no
@@ -139,6 +143,7 @@ class Connection {
   const ConnectionStats& stats() const;
 
  private:
+  friend class client::RawReads;  // measures the fabric alone, on this connection's queue pair
   class Impl;
   explicit Connection(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
