@@ -110,8 +110,7 @@ void Connection::Impl::SleepUntil(int64_t deadline) {
   last_scan_ = 0;
   Maintain(MonotonicNanos());
   if (!dead_.ok()) return;
-  endpoint_->Sleep(std::min(deadline, EarliestDeadline()));
-  last_events_ = 0;
+  if (endpoint_->Sleep(std::min(deadline, EarliestDeadline()))) last_events_ = 0;
   last_scan_ = 0;
   Maintain(MonotonicNanos());
 }

@@ -145,7 +145,8 @@ class Endpoint {
   // Arms the completion queue; after it, poll once more before Sleep.
   absl::Status Arm();
   // Sleeps until a completion or an event of the connection manager may be there, or `deadline`.
-  void Sleep(int64_t deadline);
+  // Whether the connection manager has an event.
+  bool Sleep(int64_t deadline);
   // Moves the queue pair to ERR and disconnects: nothing is sent or received any more.
   void Break();
   // After Break: gives the queues back to the device, then all the rest, once nothing registered

@@ -30,10 +30,10 @@ constexpr int kRepostMillis = 5;
 // keep coming.
 constexpr uint32_t kRoundsPerSendPoll = 8;
 
-absl::Status Watch(int epoll, int fd) {
+absl::Status Watch(int epoll, int fd, QueueSet* queues) {
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.fd = fd;
+  event.data.ptr = queues;
   if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
     return absl::InternalError(absl::StrCat("epoll_ctl: ", std::strerror(errno)));
   }
@@ -86,9 +86,9 @@ absl::Status Worker::Start() {
     return absl::ResourceExhaustedError(absl::StrCat(
         "cannot make a worker's file descriptors: ", std::strerror(errno), " (see `ulimit -n`)"));
   }
-  VERBENA_RETURN_IF_ERROR(Watch(epoll_.get(), mailbox_.fd()));
-  for (const QueueSet* queues : queue_sets_) {
-    VERBENA_RETURN_IF_ERROR(Watch(epoll_.get(), queues->channel.fd()));
+  VERBENA_RETURN_IF_ERROR(Watch(epoll_.get(), mailbox_.fd(), nullptr));
+  for (QueueSet* queues : queue_sets_) {
+    VERBENA_RETURN_IF_ERROR(Watch(epoll_.get(), queues->channel.fd(), queues));
   }
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), absl::StrCat("verbena-w", options_.index).c_str());
@@ -198,7 +198,7 @@ void Worker::Sleep() {
   std::array<epoll_event, 8> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                SleepMillis(MonotonicNanos()));
-  if (count > 0) DrainEvents();
+  if (count > 0) TakeEvents({events.data(), static_cast<size_t>(count)});
   if (Unposted()) FlushAll();
   empty_polls_ = 0;
   idle_since_ = 0;
@@ -223,11 +223,14 @@ bool Worker::ArmAll() {
   return all;
 }
 
-void Worker::DrainEvents() {
-  for (QueueSet* queues : queue_sets_) {
-    while (true) {
-      absl::StatusOr<std::optional<verbs::CqEvent>> event = queues->channel.TryGetEvent();
-      if (!event.ok() || !event->has_value()) break;
+// One event for each channel that has some: mostly there is just one, and the others end the next
+// sleep.
+void Worker::TakeEvents(std::span<const epoll_event> ready) {
+  for (const epoll_event& each : ready) {
+    auto* const queues = static_cast<QueueSet*>(each.data.ptr);
+    if (queues == nullptr) continue;  // the mailbox
+    absl::StatusOr<std::optional<verbs::CqEvent>> event = queues->channel.TryGetEvent();
+    if (event.ok() && event->has_value()) {
       static_cast<ArmedQueue*>((*event)->context)->armed = false;
     }
   }

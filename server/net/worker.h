@@ -4,10 +4,13 @@
 // a completion or mail. While it has connections it wakes once a second to look after silent ones.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -80,7 +83,7 @@ class Worker {
   bool KeepSpinning();
   void Sleep();
   bool ArmAll();
-  void DrainEvents();
+  void TakeEvents(std::span<const epoll_event> ready);
   bool Unposted() const;
   int SleepMillis(int64_t now) const;
   void TakeMail();
