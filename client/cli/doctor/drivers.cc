@@ -138,9 +138,8 @@ void FailProvider(const Context& context, const RdmaDevice& device) {
 
 // Whether the device files can be used; says so if not.
 bool CheckDeviceFiles(const Context& context, const RdmaDevice& device) {
-  const std::string folder = "/dev/infiniband";
   for (const std::string& file : {device.uverbs, std::string("rdma_cm")}) {
-    const std::string path = folder + "/" + file;
+    const std::string path = absl::StrCat("/dev/infiniband/", file);
     const Access access = file.empty() ? Access::kMissing : context.system.DeviceFile(path);
     if (access == Access::kUsable) continue;
     if (access == Access::kDenied) {

@@ -91,10 +91,8 @@ std::vector<std::string> FindNetdevs(const SystemView& system, const RdmaDevice&
     // All interfaces of an adapter; dev_port (from 0) tells which of its ports they are on.
     for (const std::string& netdev : system.List(folder + "/device/net")) {
       const auto dev_port = system.ReadNumber("/sys/class/net/" + netdev + "/dev_port");
-      if (device.ports.size() < 2 && port.number == 1)
-        names.insert(netdev);
-      else if (dev_port == static_cast<uint64_t>(port.number - 1))
-        names.insert(netdev);
+      const bool only_port = device.ports.size() < 2 && port.number == 1;
+      if (only_port || dev_port == static_cast<uint64_t>(port.number - 1)) names.insert(netdev);
     }
   }
   return {names.begin(), names.end()};

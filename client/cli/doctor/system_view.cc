@@ -169,6 +169,7 @@ std::optional<std::string> SystemView::RunTool(const std::vector<std::string>& c
   UniqueFd write_end(ends[1]);
 
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;

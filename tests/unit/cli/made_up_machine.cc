@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -37,7 +37,7 @@ MadeUpVerbs::Answers& MadeUpVerbs::Add(const std::string& name) {
   name.copy(answers->device.name, sizeof(answers->device.name) - 1);
   answers->context.device = &answers->device;
   ibv_device_attr& attr = answers->attributes;
-  std::strcpy(attr.fw_ver, "16.35.2000");
+  std::string_view("16.35.2000").copy(attr.fw_ver, sizeof(attr.fw_ver) - 1);
   attr.max_mr_size = UINT64_MAX;
   attr.max_qp = 131072;
   attr.max_qp_wr = 32768;
