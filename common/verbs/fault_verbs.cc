@@ -2,8 +2,82 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace verbena::verbs {
+namespace {
+
+// Posts reach a device through its context, so they are intercepted there: once for each context,
+// for good, and led to the table that made the queue.
+struct Hooks {
+  std::mutex mutex;
+  std::map<const ibv_context*, ibv_context_ops> originals;
+  std::map<const void*, FaultVerbs*> owners;  // by queue pair or shared receive queue
+};
+
+Hooks& GlobalHooks() {
+  static auto* const hooks = new Hooks;
+  return *hooks;
+}
+
+// What posting to `queue` goes on to, and the table that wants to know.
+std::pair<ibv_context_ops, FaultVerbs*> Hooked(const void* queue, const ibv_context* context) {
+  Hooks& hooks = GlobalHooks();
+  const std::lock_guard lock(hooks.mutex);
+  const auto owner = hooks.owners.find(queue);
+  return {hooks.originals.at(context), owner == hooks.owners.end() ? nullptr : owner->second};
+}
+
+int PostSendHook(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
+  const auto [original, owner] = Hooked(qp, qp->context);
+  if (const int error = owner == nullptr ? 0 : owner->EnterPost("ibv_post_send"); error != 0) {
+    *bad = list;
+    return error;
+  }
+  return original.post_send(qp, list, bad);
+}
+
+int PostRecvHook(ibv_qp* qp, ibv_recv_wr* list, ibv_recv_wr** bad) {
+  const auto [original, owner] = Hooked(qp, qp->context);
+  if (const int error = owner == nullptr ? 0 : owner->EnterPost("ibv_post_recv"); error != 0) {
+    *bad = list;
+    return error;
+  }
+  return original.post_recv(qp, list, bad);
+}
+
+int PostSrqRecvHook(ibv_srq* srq, ibv_recv_wr* list, ibv_recv_wr** bad) {
+  const auto [original, owner] = Hooked(srq, srq->context);
+  if (const int error = owner == nullptr ? 0 : owner->EnterPost("ibv_post_srq_recv"); error != 0) {
+    *bad = list;
+    return error;
+  }
+  return original.post_srq_recv(srq, list, bad);
+}
+
+}  // namespace
+
+FaultVerbs::~FaultVerbs() {
+  Hooks& hooks = GlobalHooks();
+  const std::lock_guard lock(hooks.mutex);
+  std::erase_if(hooks.owners, [this](const auto& entry) { return entry.second == this; });
+}
+
+void FaultVerbs::InterceptPosts() { intercept_posts_ = true; }
+
+int FaultVerbs::EnterPost(const char* call) { return Enter(call, Counting::kNameOnly); }
+
+void FaultVerbs::Hook(const void* queue, ibv_context* context) {
+  if (!intercept_posts_) return;
+  Hooks& hooks = GlobalHooks();
+  const std::lock_guard lock(hooks.mutex);
+  if (hooks.originals.emplace(context, context->ops).second) {
+    context->ops.post_send = PostSendHook;
+    context->ops.post_recv = PostRecvHook;
+    context->ops.post_srq_recv = PostSrqRecvHook;
+  }
+  hooks.owners[queue] = this;
+}
 
 void FaultVerbs::FailNth(uint64_t n, int error) {
   const std::lock_guard lock(mutex_);
@@ -39,6 +113,11 @@ bool FaultVerbs::fired() const {
   return fired_;
 }
 
+std::string FaultVerbs::failed_call() const {
+  const std::lock_guard lock(mutex_);
+  return failed_call_;
+}
+
 std::vector<std::string> FaultVerbs::log() const {
   const std::lock_guard lock(mutex_);
   return log_;
@@ -67,7 +146,10 @@ int FaultVerbs::Enter(const char* call, Counting counting) {
   for (NamedFault& fault : named_) {
     if (fault.call == call && fault.left > 0 && --fault.left == 0) error = fault.error;
   }
-  if (error != 0) fired_ = true;
+  if (error != 0) {
+    fired_ = true;
+    failed_call_ = call;
+  }
   return error;
 }
 
@@ -106,18 +188,55 @@ template <typename Run>
 int FaultVerbs::Destroy(const char* call, const char* create_call, Run&& run) {
   if (const int error = Enter(call, Counting::kNameOnly); error != 0) {
     errno = error;  // for functions of the -1 convention
+    Keep(create_call, std::forward<Run>(run));
     return error;
   }
   const int returned = run();
-  if (returned == 0) Born(create_call, -1);
+  if (returned == 0) {
+    Born(create_call, -1);
+  } else {
+    const int error = errno;
+    Keep(create_call, std::forward<Run>(run));
+    errno = error;
+  }
   return returned;
+}
+
+void FaultVerbs::Keep(const char* create_call, std::function<int()> destroy) {
+  const std::lock_guard lock(mutex_);
+  leaked_.push_back({create_call, std::move(destroy)});
+  ++failed_destroys_;
+}
+
+void FaultVerbs::DestroyLeaked() {
+  std::vector<Leaked> leaked;
+  {
+    const std::lock_guard lock(mutex_);
+    leaked.swap(leaked_);
+  }
+  // Objects before those that they depend on, which could not be destroyed while they lived.
+  for (size_t before = leaked.size() + 1; leaked.size() < before;) {
+    before = leaked.size();
+    std::erase_if(leaked, [this](const Leaked& each) {
+      if (each.destroy() != 0) return false;
+      Born(each.create_call, -1);
+      return true;
+    });
+  }
+  const std::lock_guard lock(mutex_);
+  leaked_.insert(leaked_.end(), leaked.begin(), leaked.end());
+}
+
+uint64_t FaultVerbs::failed_destroys() const {
+  const std::lock_guard lock(mutex_);
+  return failed_destroys_;
 }
 
 ibv_device** FaultVerbs::GetDeviceList(int* count) {
   return Create("ibv_get_device_list", [&] { return base().GetDeviceList(count); });
 }
 void FaultVerbs::FreeDeviceList(ibv_device** list) {
-  Destroy("ibv_free_device_list", "ibv_get_device_list", [&] {
+  Destroy("ibv_free_device_list", "ibv_get_device_list", [this, list] {
     base().FreeDeviceList(list);
     return 0;
   });
@@ -127,7 +246,7 @@ ibv_context* FaultVerbs::OpenDevice(ibv_device* device) {
 }
 int FaultVerbs::CloseDevice(ibv_context* context) {
   return Destroy("ibv_close_device", "ibv_open_device",
-                 [&] { return base().CloseDevice(context); });
+                 [this, context] { return base().CloseDevice(context); });
 }
 int FaultVerbs::QueryDevice(ibv_context* context, ibv_device_attr* attr) {
   return PositiveErrno("ibv_query_device", [&] { return base().QueryDevice(context, attr); });
@@ -152,29 +271,28 @@ int FaultVerbs::GetAsyncEvent(ibv_context* context, ibv_async_event* event) {
   });
 }
 void FaultVerbs::AckAsyncEvent(ibv_async_event* event) {
-  Destroy("ibv_ack_async_event", "ibv_get_async_event", [&] {
-    base().AckAsyncEvent(event);
-    return 0;
-  });
+  Enter("ibv_ack_async_event", Counting::kNameOnly);
+  Born("ibv_get_async_event", -1);
+  base().AckAsyncEvent(event);
 }
 ibv_pd* FaultVerbs::AllocPd(ibv_context* context) {
   return Create("ibv_alloc_pd", [&] { return base().AllocPd(context); });
 }
 int FaultVerbs::DeallocPd(ibv_pd* pd) {
-  return Destroy("ibv_dealloc_pd", "ibv_alloc_pd", [&] { return base().DeallocPd(pd); });
+  return Destroy("ibv_dealloc_pd", "ibv_alloc_pd", [this, pd] { return base().DeallocPd(pd); });
 }
 ibv_mr* FaultVerbs::RegMr(ibv_pd* pd, void* address, size_t length, int access) {
   return Create("ibv_reg_mr", [&] { return base().RegMr(pd, address, length, access); });
 }
 int FaultVerbs::DeregMr(ibv_mr* mr) {
-  return Destroy("ibv_dereg_mr", "ibv_reg_mr", [&] { return base().DeregMr(mr); });
+  return Destroy("ibv_dereg_mr", "ibv_reg_mr", [this, mr] { return base().DeregMr(mr); });
 }
 ibv_comp_channel* FaultVerbs::CreateCompChannel(ibv_context* context) {
   return Create("ibv_create_comp_channel", [&] { return base().CreateCompChannel(context); });
 }
 int FaultVerbs::DestroyCompChannel(ibv_comp_channel* channel) {
   return Destroy("ibv_destroy_comp_channel", "ibv_create_comp_channel",
-                 [&] { return base().DestroyCompChannel(channel); });
+                 [this, channel] { return base().DestroyCompChannel(channel); });
 }
 ibv_cq* FaultVerbs::CreateCq(ibv_context* context, int cqe, void* cq_context,
                              ibv_comp_channel* channel, int comp_vector) {
@@ -182,7 +300,7 @@ ibv_cq* FaultVerbs::CreateCq(ibv_context* context, int cqe, void* cq_context,
                 [&] { return base().CreateCq(context, cqe, cq_context, channel, comp_vector); });
 }
 int FaultVerbs::DestroyCq(ibv_cq* cq) {
-  return Destroy("ibv_destroy_cq", "ibv_create_cq", [&] { return base().DestroyCq(cq); });
+  return Destroy("ibv_destroy_cq", "ibv_create_cq", [this, cq] { return base().DestroyCq(cq); });
 }
 int FaultVerbs::GetCqEvent(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
   return MinusOne("ibv_get_cq_event", Counting::kNameOnly, [&] {
@@ -197,7 +315,9 @@ void FaultVerbs::AckCqEvents(ibv_cq* cq, unsigned count) {
   base().AckCqEvents(cq, count);
 }
 ibv_srq* FaultVerbs::CreateSrq(ibv_pd* pd, ibv_srq_init_attr* attr) {
-  return Create("ibv_create_srq", [&] { return base().CreateSrq(pd, attr); });
+  ibv_srq* const srq = Create("ibv_create_srq", [&] { return base().CreateSrq(pd, attr); });
+  if (srq != nullptr) Hook(srq, srq->context);
+  return srq;
 }
 int FaultVerbs::ModifySrq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
   return PositiveErrno("ibv_modify_srq", [&] { return base().ModifySrq(srq, attr, mask); });
@@ -206,10 +326,13 @@ int FaultVerbs::QuerySrq(ibv_srq* srq, ibv_srq_attr* attr) {
   return PositiveErrno("ibv_query_srq", [&] { return base().QuerySrq(srq, attr); });
 }
 int FaultVerbs::DestroySrq(ibv_srq* srq) {
-  return Destroy("ibv_destroy_srq", "ibv_create_srq", [&] { return base().DestroySrq(srq); });
+  return Destroy("ibv_destroy_srq", "ibv_create_srq",
+                 [this, srq] { return base().DestroySrq(srq); });
 }
 ibv_qp* FaultVerbs::CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  return Create("ibv_create_qp", [&] { return base().CreateQp(pd, attr); });
+  ibv_qp* const qp = Create("ibv_create_qp", [&] { return base().CreateQp(pd, attr); });
+  if (qp != nullptr) Hook(qp, qp->context);
+  return qp;
 }
 int FaultVerbs::ModifyQp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   return PositiveErrno("ibv_modify_qp", [&] { return base().ModifyQp(qp, attr, mask); });
@@ -218,13 +341,15 @@ int FaultVerbs::QueryQp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_att
   return PositiveErrno("ibv_query_qp", [&] { return base().QueryQp(qp, attr, mask, init); });
 }
 int FaultVerbs::DestroyQp(ibv_qp* qp) {
-  return Destroy("ibv_destroy_qp", "ibv_create_qp", [&] { return base().DestroyQp(qp); });
+  return Destroy("ibv_destroy_qp", "ibv_create_qp", [this, qp] { return base().DestroyQp(qp); });
 }
 rdma_event_channel* FaultVerbs::CmCreateEventChannel() {
   return Create("rdma_create_event_channel", [&] { return base().CmCreateEventChannel(); });
 }
 void FaultVerbs::CmDestroyEventChannel(rdma_event_channel* channel) {
-  Destroy("rdma_destroy_event_channel", "rdma_create_event_channel", [&] {
+  // Ids cannot be destroyed without it.
+  DestroyLeaked();
+  Destroy("rdma_destroy_event_channel", "rdma_create_event_channel", [this, channel] {
     base().CmDestroyEventChannel(channel);
     return 0;
   });
@@ -241,7 +366,7 @@ int FaultVerbs::CmGetEvent(rdma_event_channel* channel, rdma_cm_event** event) {
 }
 int FaultVerbs::CmAckEvent(rdma_cm_event* event) {
   return Destroy("rdma_ack_cm_event", "rdma_get_cm_event",
-                 [&] { return base().CmAckEvent(event); });
+                 [this, event] { return base().CmAckEvent(event); });
 }
 int FaultVerbs::CmCreateId(rdma_event_channel* channel, rdma_cm_id** id, void* context,
                            rdma_port_space space) {
@@ -252,7 +377,8 @@ int FaultVerbs::CmCreateId(rdma_event_channel* channel, rdma_cm_id** id, void* c
   });
 }
 int FaultVerbs::CmDestroyId(rdma_cm_id* id) {
-  return Destroy("rdma_destroy_id", "rdma_create_id", [&] { return base().CmDestroyId(id); });
+  return Destroy("rdma_destroy_id", "rdma_create_id",
+                 [this, id] { return base().CmDestroyId(id); });
 }
 int FaultVerbs::CmBindAddr(rdma_cm_id* id, sockaddr* address) {
   return MinusOne("rdma_bind_addr", Counting::kOrdinal,
@@ -285,12 +411,15 @@ int FaultVerbs::CmDisconnect(rdma_cm_id* id) {
 int FaultVerbs::CmCreateQp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr) {
   return MinusOne("rdma_create_qp", Counting::kOrdinal, [&] {
     const int returned = base().CmCreateQp(id, pd, attr);
-    if (returned == 0) Born("rdma_create_qp");
+    if (returned == 0) {
+      Born("rdma_create_qp");
+      Hook(id->qp, id->verbs);
+    }
     return returned;
   });
 }
 void FaultVerbs::CmDestroyQp(rdma_cm_id* id) {
-  Destroy("rdma_destroy_qp", "rdma_create_qp", [&] {
+  Destroy("rdma_destroy_qp", "rdma_create_qp", [this, id] {
     base().CmDestroyQp(id);
     return 0;
   });

@@ -4,12 +4,14 @@
 // Calls are counted in two ways. The ordinal count takes the calls that make or change something (a
 // test fails the first, the second, ... until a run gets through). Calls that take events
 // (ibv_get_cq_event, ibv_get_async_event, rdma_get_cm_event), acknowledge or destroy are left out
-// of it, since their number depends on timing; they can be failed by name.
+// of it, since their number depends on timing; they can be failed by name. So can posts
+// ("ibv_post_send", "ibv_post_recv", "ibv_post_srq_recv") once they are intercepted.
 //
 // Thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -23,6 +25,11 @@ namespace verbena::verbs {
 class FaultVerbs : public ForwardingVerbs {
  public:
   explicit FaultVerbs(VerbsApi& base) : ForwardingVerbs(base) {}
+  // After all that was made through it, or DestroyLeaked.
+  ~FaultVerbs() override;
+
+  // Posts to queues that are made from now on are counted and can be failed.
+  void InterceptPosts();
 
   // The n-th counted call from now on (1: the next) fails with `error` and is not handed on.
   void FailNth(uint64_t n, int error);
@@ -37,6 +44,8 @@ class FaultVerbs : public ForwardingVerbs {
   uint64_t calls_of(std::string_view call) const;
   // Whether a failure that was asked for has happened since.
   bool fired() const;
+  // The call that failed last as it was asked to ("" if none has).
+  std::string failed_call() const;
   // Names of all calls so far, in order.
   std::vector<std::string> log() const;
 
@@ -45,6 +54,15 @@ class FaultVerbs : public ForwardingVerbs {
   std::map<std::string, int64_t> live() const;
   // The sum over all kinds.
   int64_t live_count() const;
+
+  // Calls that destroy and failed: because they were asked to, or because something that depends on
+  // the object lived on.
+  uint64_t failed_destroys() const;
+  // Destroys after all what such calls have left. (CM ids are destroyed with their channel.)
+  void DestroyLeaked();
+
+  // For the hooks of intercepted posts: an errno, or 0 to go on.
+  int EnterPost(const char* call);
 
   ibv_context* OpenDevice(ibv_device* device) override;
   int CloseDevice(ibv_context* context) override;
@@ -102,11 +120,17 @@ class FaultVerbs : public ForwardingVerbs {
     uint64_t left;
     int error;
   };
+  struct Leaked {
+    const char* create_call;
+    std::function<int()> destroy;
+  };
   enum class Counting { kOrdinal, kNameOnly };
 
   // Records the call; the errno that it is to fail with, or 0.
   int Enter(const char* call, Counting counting);
   void Born(const char* create_call, int64_t count = 1);
+  void Keep(const char* create_call, std::function<int()> destroy);
+  void Hook(const void* queue, ibv_context* context);
 
   // The shapes of the table's functions: `make` and `run` hand the call on.
   template <typename Make>
@@ -123,7 +147,11 @@ class FaultVerbs : public ForwardingVerbs {
   uint64_t fail_at_ = 0;
   int fail_error_ = 0;
   bool fired_ = false;
+  std::string failed_call_;
+  bool intercept_posts_ = false;
   std::vector<NamedFault> named_;
+  std::vector<Leaked> leaked_;
+  uint64_t failed_destroys_ = 0;
   std::vector<std::string> log_;
   std::map<std::string, int64_t> live_;
 };

@@ -263,7 +263,8 @@ void Acceptor::TakeCmEvents() {
       case RDMA_CM_EVENT_REJECTED:
       case RDMA_CM_EVENT_DEVICE_REMOVAL:
         if (connection == nullptr) {
-          LogError("listener: ", verbs::CmEventText((*event)->type()));
+          LogError("connection manager: ", verbs::CmEventText((*event)->type()),
+                   " on an id without a connection");
         } else if (!connection->disconnecting) {
           connection->worker->Post({WorkerMail::Kind::kPeerLeft, connection});
         }
@@ -337,22 +338,22 @@ void Acceptor::OnConnectRequest(verbs::CmEvent event) {
   event.Ack();
   const absl::StatusOr<wire::ConnectData> hello = wire::DecodeConnect(copy);
   if (!hello.ok()) {
-    Reject(std::move(id), wire::RejectReason::kMalformed,
+    Reject(id, wire::RejectReason::kMalformed,
            absl::StrCat("not a Verbena client: ", hello.status().message()));
     return;
   }
   if (hello->protocol != wire::kProtocolVersion) {
-    Reject(std::move(id), wire::RejectReason::kOtherProtocol,
+    Reject(id, wire::RejectReason::kOtherProtocol,
            absl::StrCat("the server speaks protocol version ", wire::kProtocolVersion,
                         ", the client version ", hello->protocol));
     return;
   }
   if (draining_) {
-    Reject(std::move(id), wire::RejectReason::kDraining, "the server is stopping");
+    Reject(id, wire::RejectReason::kDraining, "the server is stopping");
     return;
   }
   if (hello->tenant != wire::TenantId("default")) {
-    Reject(std::move(id), wire::RejectReason::kUnknownTenant,
+    Reject(id, wire::RejectReason::kUnknownTenant,
            "the server has no such tenant (only 'default')");
     return;
   }
@@ -373,11 +374,11 @@ void Acceptor::Admit(verbs::CmId id, const wire::ConnectData& hello,
                      const rdma_conn_param& offered) {
   Adapter* const adapter = FindAdapter(id);
   if (adapter == nullptr) {
-    Reject(std::move(id), wire::RejectReason::kResources, "the server does not use this device");
+    Reject(id, wire::RejectReason::kResources, "the server does not use this device");
     return;
   }
   if (!admission_->TryEnter()) {
-    Reject(std::move(id), wire::RejectReason::kConnectionLimit,
+    Reject(id, wire::RejectReason::kConnectionLimit,
            absl::StrCat("the server has all of its ", admission_->limit(),
                         " connections (--max_connections)"));
     return;
@@ -385,7 +386,7 @@ void Acceptor::Admit(verbs::CmId id, const wire::ConnectData& hello,
   QueueSet* const queues = ChooseQueues(*adapter);
   if (queues == nullptr) {
     admission_->Leave();
-    Reject(std::move(id), wire::RejectReason::kConnectionLimit,
+    Reject(id, wire::RejectReason::kConnectionLimit,
            absl::StrCat("all workers have the ", adapter->plan().connections_per_worker,
                         " connections that their queues allow (--srq_depth, --workers)"));
     return;
@@ -430,6 +431,7 @@ void Acceptor::Accept(Connection& connection) {
     if (log_.Allow()) {
       LogWarn("connection ", connection.id, " from ", connection.peer, ": ", accepted.message());
     }
+    Reject(connection.cm_id, wire::RejectReason::kResources, std::string(accepted.message()));
     connection.worker->Post({WorkerMail::Kind::kPeerLeft, &connection});
     return;
   }
@@ -456,8 +458,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Acceptor::MakeConnection(
   const QueuePlan& plan = adapter.plan();
   absl::StatusOr<SendQueue*> send_queue = adapter.ReserveSendQueue(queues);
   if (!send_queue.ok()) {
-    Reject(std::move(id), wire::RejectReason::kResources,
-           std::string(send_queue.status().message()));
+    Reject(id, wire::RejectReason::kResources, std::string(send_queue.status().message()));
     return send_queue.status();
   }
   verbs::QueuePairOptions wanted = {.send_cq = (*send_queue)->queue.cq.get(),
@@ -474,7 +475,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Acceptor::MakeConnection(
   }
   if (!qp.ok()) {
     --(*send_queue)->connections;
-    Reject(std::move(id), wire::RejectReason::kResources, std::string(qp.status().message()));
+    Reject(id, wire::RejectReason::kResources, std::string(qp.status().message()));
     return qp.status();
   }
   auto connection = std::make_unique<Connection>(plan.send_depth);
@@ -494,7 +495,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Acceptor::MakeConnection(
   return connection;
 }
 
-void Acceptor::Reject(verbs::CmId id, wire::RejectReason reason, const std::string& text) {
+void Acceptor::Reject(verbs::CmId& id, wire::RejectReason reason, const std::string& text) {
   counters_.rejected[std::min(static_cast<size_t>(reason), kRejectReasons - 1)].Add();
   if (log_.Allow()) LogInfo("refused ", id.peer_address().ToString(), ": ", text);
   wire::RejectData data;
@@ -524,6 +525,8 @@ void Acceptor::Destroy(Connection* connection) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
   connection->qp = verbs::QueuePair();
+  // An id that cannot be destroyed may still have events.
+  connection->cm_id.get()->context = nullptr;
   connection->cm_id = verbs::CmId();
   --connection->send_queue->connections;
   --connection->queues->connections;

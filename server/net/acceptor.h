@@ -114,7 +114,7 @@ class Acceptor {
                                                              QueueSet& queues,
                                                              const wire::ConnectData& hello);
   QueueSet* ChooseQueues(Adapter& adapter);
-  void Reject(verbs::CmId id, wire::RejectReason reason, const std::string& text);
+  void Reject(verbs::CmId& id, wire::RejectReason reason, const std::string& text);
   void Disconnect(Connection& connection);
   void Destroy(Connection* connection);
 

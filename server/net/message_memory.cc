@@ -140,7 +140,8 @@ absl::Status ReceiveQueue::Post(ReceiveLane& lane, uint32_t* posted) {
   }
   if (lane.first_ == nullptr) lane.last_ = nullptr;
   if (error == 0) return absl::OkStatus();
-  return verbs::ErrnoStatus(error, shared ? "ibv_post_srq_recv" : "ibv_post_recv", "");
+  return verbs::ErrnoStatus(error, shared ? "ibv_post_srq_recv" : "ibv_post_recv",
+                            absl::StrCat(lane.listed_, " receives"));
 }
 
 absl::Status ReceiveQueue::ArmAlarm() {

@@ -92,7 +92,8 @@ void Worker::CheckFlushing() {
   int64_t now = 0;
   for (size_t i = 0; i < flushing_.size();) {
     Connection& connection = *flushing_[i];
-    if (connection.ledger.outstanding() > 0) {
+    // Nothing tells whether an unsignalled request has left or is yet to be flushed.
+    if (connection.ledger.signalled() > 0) {
       if (now == 0) now = MonotonicNanos();
       if (now < connection.flush_deadline) {
         ++i;
