@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 
 namespace verbena::softverbs {
 namespace {
@@ -157,6 +158,12 @@ int CmReceive(int socket_fd, CmMessage* message) {
       std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
       message->fds.emplace_back(fd);
     }
+  }
+  if ((header.msg_flags & MSG_CTRUNC) != 0) {
+    LogError(
+        "softverbs: descriptors that a peer has sent were lost, since this process may open no "
+        "more (raise `ulimit -n`)");
+    return -1;
   }
   if (n != static_cast<ssize_t>(sizeof(message->body)) || message->body.magic != CmBody::kMagic ||
       message->body.data_length > kAcceptData) {
