@@ -431,10 +431,12 @@ void Acceptor::Accept(Connection& connection) {
     if (log_.Allow()) {
       LogWarn("connection ", connection.id, " from ", connection.peer, ": ", accepted.message());
     }
+    connection.accepted = true;
     Reject(connection.cm_id, wire::RejectReason::kResources, std::string(accepted.message()));
     connection.worker->Post({WorkerMail::Kind::kPeerLeft, &connection});
     return;
   }
+  connection.accepted = true;
   counters_.accepted.Add();
   if (const absl::Status status =
           verbs::ApplyAfterConnect(connection.cm_id, connection.qp, connection.parameters);
@@ -510,6 +512,12 @@ void Acceptor::Reject(verbs::CmId& id, wire::RejectReason reason, const std::str
 void Acceptor::Disconnect(Connection& connection) {
   if (!connection.disconnecting) {
     connection.disconnecting = true;
+    if (!connection.accepted && connection.reason != CloseReason::kPeerLeft) {
+      Reject(connection.cm_id,
+             connection.reason == CloseReason::kStopping ? wire::RejectReason::kDraining
+                                                         : wire::RejectReason::kResources,
+             connection.detail);
+    }
     // Only the disconnect flushes the queues on some drivers, only the QP's state on others.
     if (const absl::Status status = connection.cm_id.Disconnect(); !status.ok()) {
       LogDebug("connection ", connection.id, ": ", status.message());

@@ -110,6 +110,7 @@ struct Connection {
   verbs::CmId cm_id;
   verbs::QueuePair qp;
   verbs::ConnectOptions parameters;
+  bool accepted = false;  // or refused
   bool disconnecting = false;
 
   // The worker's.
@@ -139,7 +140,9 @@ struct Connection {
   uint32_t progressed = 0;  // when a completion last came or none was due
   uint32_t unanswered_probes = 0;
   int64_t flush_deadline = 0;  // CLOCK_MONOTONIC, ns
+  // Set when it closes, before the acceptor hears of that.
   CloseReason reason = CloseReason::kPeerLeft;
+  std::string detail;
 
   bool has_waiting() const { return waiting_head < waiting.size(); }
 };

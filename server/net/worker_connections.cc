@@ -47,6 +47,7 @@ void Worker::Adopt(Connection* connection) {
   ++queues.adopted;
   PostWhatIsGranted(*connection);
   FlushAll();
+  if (connection->state != ConnectionState::kOpen) return;  // no receives could be posted
   connection->acceptor->Post({AcceptorMail::Kind::kAdopted, connection});
   if (draining_) TryFinish(*connection);
 }
@@ -57,6 +58,7 @@ void Worker::Close(Connection& connection, CloseReason reason, std::string_view 
   if (connection.state != ConnectionState::kOpen) return;
   connection.state = ConnectionState::kClosing;
   connection.reason = reason;
+  connection.detail = std::string(detail);
   counters_.closed[static_cast<size_t>(reason)].Add();
   if (reason == CloseReason::kPeerLeft || reason == CloseReason::kStopping) {
     LogDebug("connection ", connection.id, " from ", connection.peer, ": ", ToAbsl(detail));

@@ -46,6 +46,8 @@ struct Outcome {
   absl::Status server;  // of its start
   absl::Status client;  // the first error of an unlucky client
   uint64_t leaked = 0;  // objects whose destruction failed
+  // Connecting took so long on a busy machine that the client tried again beside it.
+  bool second_attempt = false;
 };
 
 ServerConfig Config(verbs::VerbsApi& api, bool own_receives) {
@@ -116,6 +118,8 @@ Outcome RunOnce(const Fault& fault) {
   server = absl::UnknownError("destroyed");
   outcome.fired = faulty.fired();
   outcome.call = faulty.failed_call();
+  // Both visits have a channel.
+  outcome.second_attempt = at_client.calls_of("rdma_create_event_channel") > 2;
   faulty.Clear();
   outcome.leaked = at_server.failed_destroys() + at_client.failed_destroys();
   at_server.DestroyLeaked();
@@ -172,7 +176,7 @@ void Check(const Fault& fault, const Outcome& outcome) {
       // Refused; the text is cut to what a reject carries.
       EXPECT_THAT(std::string(outcome.client.message()), HasSubstr(outcome.call));
     }
-  } else if (outcome.leaked == 0) {
+  } else if (outcome.leaked == 0 && !outcome.second_attempt) {
     EXPECT_TRUE(Survivable(fault.end).contains(outcome.call)) << "nobody was told";
   }
 }
