@@ -16,6 +16,7 @@
 #include "common/base/sizes.h"
 #include "common/base/text.h"
 #include "common/layout/item.h"
+#include "common/verbs/connect_flags.h"
 
 namespace {
 
@@ -89,6 +90,7 @@ void PrintHelp() {
     std::printf("  --%s=%s\n      %s\n", name, info.default_value.c_str(),
                 info.description.c_str());
   }
+  std::printf("\nFor RDMA networks:\n%s", std::string(verbs::ConnectFlagsHelp()).c_str());
 }
 
 template <typename Value>
@@ -156,8 +158,9 @@ absl::Status CheckNumbers() {
 absl::StatusOr<CommandLine> ParseCommandLine(int* argc, char*** argv) {
   VERBENA_ASSIGN_OR_RETURN(
       const std::vector<std::string> operands,
-      verbena::ParseCommandLine(std::vector<std::string>(*argv + 1, *argv + *argc),
-                                absl::StrCat("--", absl::StrJoin(kShown, ", --"))));
+      verbena::ParseCommandLine(
+          std::vector<std::string>(*argv + 1, *argv + *argc),
+          absl::StrCat("--", absl::StrJoin(kShown, ", --"), ", ", ToAbsl(verbs::kConnectFlags))));
   if (FLAGS_help || FLAGS_helpfull || FLAGS_helpshort) {
     PrintHelp();
     std::exit(0);
@@ -185,6 +188,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(int* argc, char*** argv) {
   }
   line.config.listen = *listen;
   line.config.huge_pages = FLAGS_huge_pages;
+  VERBENA_ASSIGN_OR_RETURN(line.config.connect, verbs::ConnectOptionsFromFlags());
   line.config.poll_us = FLAGS_poll_us;
   line.config.queues = {.workers = FLAGS_workers,
                         .max_connections = FLAGS_max_connections,

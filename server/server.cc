@@ -72,6 +72,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
   const net::NetworkOptions options = {.listen = config.listen,
                                        .fabrics = FabricsOf(config),
                                        .queues = config.queues,
+                                       .connect = config.connect,
                                        .poll_ns = config.poll_us * 1000,
                                        .silence_seconds = config.silence_seconds};
   // Before the memory is taken, which can be slow.
@@ -121,17 +122,20 @@ std::vector<std::string> Server::Banner() const {
   for (const std::string& reason : network_->left_out()) {
     lines.push_back(absl::StrCat("no RDMA      ", reason));
   }
-  for (const net::Adapter* adapter : network_->adapters()) {
-    const net::AdapterInfo& info = adapter->info();
-    const net::QueuePlan& plan = adapter->plan();
+  for (const net::AdapterInfo& adapter : network_->adapters()) {
     lines.push_back(absl::StrCat(
-        "fabric       ", info.fabric == "soft"
+        "fabric       ", adapter.fabric == "soft"
                              ? "SOFT: the software verbs device, for clients on this host only"
                              : "VERBS: RDMA device"));
-    lines.push_back(absl::StrCat("device       ", info.device, ", port ", info.port,
-                                 ", link layer ", info.link_layer, ", MTU ", info.mtu, ", GID ",
-                                 info.gid));
-    lines.push_back(absl::StrCat("queues       ", plan.Describe()));
+    for (const net::ListenerInfo& listener : adapter.listeners) {
+      lines.push_back(absl::StrCat("device       ", verbs::ToString(adapter.device, listener.port),
+                                   ", ", verbs::ToString(listener.gid), ", address ",
+                                   listener.address));
+    }
+    lines.push_back(absl::StrCat("queues       ", adapter.plan.Describe()));
+  }
+  for (const std::string& address : network_->missing()) {
+    lines.push_back(absl::StrCat("waiting for  ", address));
   }
   const storage::Region& region = store_->region();
   lines.push_back(absl::StrCat("region       ", FormatSize(region.size()),

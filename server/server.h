@@ -31,6 +31,7 @@ struct ServerConfig {
   uint64_t max_value_size = uint64_t{64} << 20;  // bytes
   bool huge_pages = true;
   net::QueueOptions queues;
+  verbs::ConnectOptions connect;
   int64_t poll_us = 50;
   uint32_t silence_seconds = 10;
   // Instead of `fabric`, for tests: these tables.

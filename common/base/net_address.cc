@@ -2,8 +2,10 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/cleanup/cleanup.h"
@@ -88,8 +90,13 @@ void NetAddress::set_port(uint16_t port) {
 std::string NetAddress::host() const {
   char text[INET6_ADDRSTRLEN] = "";
   if (family() == AF_INET6) {
-    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr, text,
-              sizeof(text));
+    const auto* const address = reinterpret_cast<const sockaddr_in6*>(&storage_);
+    inet_ntop(AF_INET6, &address->sin6_addr, text, sizeof(text));
+    char interface[IF_NAMESIZE];
+    if (address->sin6_scope_id != 0 && IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr) &&
+        if_indextoname(address->sin6_scope_id, interface) != nullptr) {
+      return absl::StrCat(text, "%", interface);
+    }
   } else {
     inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr, text,
               sizeof(text));
@@ -119,13 +126,26 @@ bool NetAddress::IsLoopback() const {
 
 bool NetAddress::IsLocal() const {
   if (IsWildcard() || IsLoopback()) return true;
+  const std::vector<NetAddress> own = LocalAddresses();
+  return std::any_of(own.begin(), own.end(), [this](const NetAddress& address) {
+    return SameHost(address.addr(), addr());
+  });
+}
+
+std::vector<NetAddress> LocalAddresses() {
+  std::vector<NetAddress> addresses;
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return false;
+  if (getifaddrs(&list) != 0) return addresses;
   const absl::Cleanup release = [list] { freeifaddrs(list); };
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr != nullptr && SameHost(entry->ifa_addr, addr())) return true;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family) continue;
+      NetAddress address(entry->ifa_addr);
+      address.set_port(0);
+      addresses.push_back(address);
+    }
   }
-  return false;
+  return addresses;
 }
 
 }  // namespace verbena

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -27,7 +28,8 @@ class NetAddress {
   int family() const { return storage_.ss_family; }
   uint16_t port() const;
   void set_port(uint16_t port);
-  // The address without port: "127.0.0.1" or "::1".
+  // The address without port: "127.0.0.1", "::1", or with the interface where it needs one,
+  // "fe80::1%eth0".
   std::string host() const;
   // "127.0.0.1:7000" or "[::1]:7000".
   std::string ToString() const;
@@ -40,5 +42,8 @@ class NetAddress {
  private:
   sockaddr_storage storage_{};
 };
+
+// The addresses of this machine's interfaces, loopback included, IPv4 first; with port 0.
+std::vector<NetAddress> LocalAddresses();
 
 }  // namespace verbena

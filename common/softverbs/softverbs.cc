@@ -217,6 +217,8 @@ class SoftVerbsApi : public verbs::VerbsApi {
   int CmSetOption(rdma_cm_id* id, int level, int name, void* value, size_t length) override {
     return Rdma(ConnectionManager::Get().SetOption(Id(id), level, name, value, length));
   }
+  // Connections are more than their queue pairs' attributes here.
+  int CmInitQpAttr(rdma_cm_id*, ibv_qp_attr*, int*) override { return Rdma(ENOSYS); }
   int CmMigrateId(rdma_cm_id* id, rdma_event_channel* channel) override {
     return Rdma(ConnectionManager::Get().MigrateId(Id(id), Channel(channel)));
   }

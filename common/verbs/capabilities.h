@@ -22,6 +22,10 @@ namespace verbena::verbs {
 // IBV_QP_MIN_RNR_TIMER). iWARP has no such thing.
 inline bool HasRnrTimer(ibv_transport_type transport) { return transport != IBV_TRANSPORT_IWARP; }
 
+// Ports have a table of GIDs by which peers are addressed. iWARP addresses them by IP alone,
+// whatever its drivers put there.
+inline bool HasGids(ibv_transport_type transport) { return transport != IBV_TRANSPORT_IWARP; }
+
 class Capabilities {
  public:
   static absl::StatusOr<Capabilities> Of(const DeviceView& device);
@@ -64,7 +68,6 @@ class Capabilities {
   // A READ that the peer's device refuses completes with a status that says so. On iWARP the
   // connection ends, and the READ is flushed like the rest.
   bool refused_reads_have_a_status() const { return !iwarp_; }
-  // Ports have a table of GIDs by which peers are addressed.
   bool gids() const { return !iwarp_; }
 
   // Objects.

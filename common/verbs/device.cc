@@ -1,7 +1,11 @@
 #include "common/verbs/device.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -10,7 +14,9 @@
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
 #include "common/base/text.h"
+#include "common/base/unique_fd.h"
 #include "common/verbs/errors.h"
+
 namespace verbena::verbs {
 namespace {
 
@@ -122,6 +128,17 @@ absl::StatusOr<std::optional<AsyncEvent>> DeviceView::TryGetAsyncEvent() const {
   if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) return std::nullopt;
   if (error != 0) return ErrnoStatus(error, "ibv_get_async_event", "device " + name());
   return AsyncEvent(*api_, event);
+}
+
+void CloseFilesOfRemoved(const DeviceView& device) {
+  const ibv_context& context = *device.context();
+  // The software device has no such file.
+  if (context.cmd_fd < 0) return;
+  const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null.valid() || dup3(null.get(), context.async_fd, O_CLOEXEC) < 0 ||
+      dup3(null.get(), context.cmd_fd, O_CLOEXEC) < 0) {
+    LogError("device ", device.name(), ": cannot close its files: ", std::strerror(errno));
+  }
 }
 
 const char* LinkLayerName(uint8_t link_layer) {

@@ -67,6 +67,12 @@ class DeviceView {
   ibv_context* context_ = nullptr;
 };
 
+// For a device that the kernel wants to remove, once nothing of it is used any more but CM ids:
+// closes the context's files, for which some drivers wait. The connection manager's library does
+// not do that by itself: it keeps contexts until it happens to look for devices again, and for ever
+// if there is none. The descriptors stay taken (by /dev/null), so that it may close them then.
+void CloseFilesOfRemoved(const DeviceView& device);
+
 // "InfiniBand", "Ethernet" or "unspecified".
 const char* LinkLayerName(uint8_t link_layer);
 // Bytes of a path MTU; 0 for an unknown code.

@@ -428,6 +428,10 @@ int FaultVerbs::CmSetOption(rdma_cm_id* id, int level, int name, void* value, si
   return MinusOne("rdma_set_option", Counting::kOrdinal,
                   [&] { return base().CmSetOption(id, level, name, value, length); });
 }
+int FaultVerbs::CmInitQpAttr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask) {
+  return MinusOne("rdma_init_qp_attr", Counting::kOrdinal,
+                  [&] { return base().CmInitQpAttr(id, attr, mask); });
+}
 int FaultVerbs::CmMigrateId(rdma_cm_id* id, rdma_event_channel* channel) {
   return MinusOne("rdma_migrate_id", Counting::kOrdinal,
                   [&] { return base().CmMigrateId(id, channel); });

@@ -112,6 +112,7 @@ class FaultVerbs : public ForwardingVerbs {
   int CmCreateQp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr) override;
   void CmDestroyQp(rdma_cm_id* id) override;
   int CmSetOption(rdma_cm_id* id, int level, int name, void* value, size_t length) override;
+  int CmInitQpAttr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask) override;
   int CmMigrateId(rdma_cm_id* id, rdma_event_channel* channel) override;
 
  private:

@@ -122,6 +122,9 @@ class ForwardingVerbs : public VerbsApi {
   int CmSetOption(rdma_cm_id* id, int level, int name, void* value, size_t length) override {
     return base_.CmSetOption(id, level, name, value, length);
   }
+  int CmInitQpAttr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask) override {
+    return base_.CmInitQpAttr(id, attr, mask);
+  }
   int CmMigrateId(rdma_cm_id* id, rdma_event_channel* channel) override {
     return base_.CmMigrateId(id, channel);
   }

@@ -104,6 +104,9 @@ class RdmaCore final : public VerbsApi {
   int CmSetOption(rdma_cm_id* id, int level, int name, void* value, size_t length) override {
     return rdma_set_option(id, level, name, value, length);
   }
+  int CmInitQpAttr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask) override {
+    return rdma_init_qp_attr(id, attr, mask);
+  }
   int CmMigrateId(rdma_cm_id* id, rdma_event_channel* channel) override {
     return rdma_migrate_id(id, channel);
   }

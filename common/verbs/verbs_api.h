@@ -89,6 +89,8 @@ class VerbsApi {
   virtual int CmCreateQp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr) = 0;
   virtual void CmDestroyQp(rdma_cm_id* id) = 0;
   virtual int CmSetOption(rdma_cm_id* id, int level, int name, void* value, size_t length) = 0;
+  // Unlike the C function: -1 and ENOSYS where queue pairs cannot be moved by hand.
+  virtual int CmInitQpAttr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask) = 0;
   virtual int CmMigrateId(rdma_cm_id* id, rdma_event_channel* channel) = 0;
 };
 

@@ -29,24 +29,39 @@ Json MemoryJson(const storage::StoreStats& stats) {
            stats.slice_bytes > stats.used_bytes ? stats.slice_bytes - stats.used_bytes : 0}};
 }
 
-Json AdapterJson(const net::Adapter& adapter) {
-  const net::AdapterInfo& info = adapter.info();
-  const net::QueuePlan& plan = adapter.plan();
-  return {{"fabric", info.fabric},
-          {"device", info.device},
-          {"port", info.port},
-          {"link_layer", info.link_layer},
-          {"gid", info.gid},
-          {"mtu", info.mtu},
-          {"queues",
-           {{"srq", plan.shared_receives()},
-            {"srq_depth", plan.receives},
-            {"receive_cq_depth", plan.receive_cq_depth},
-            {"send_cq_depth", plan.send_cq_depth},
-            {"qp_depth", plan.send_depth},
-            {"connections_per_worker", plan.connections_per_worker}}},
-          {"srq_limit_events", adapter.counters().srq_limit_events.Get()},
-          {"async_events", adapter.counters().async_events.Get()}};
+// Where an adapter can be reached.
+Json ListenerJson(const net::ListenerInfo& listener) {
+  Json json = {{"address", listener.address},       {"port", listener.port.port},
+               {"port_state", listener.port.state}, {"link_layer", listener.port.link_layer},
+               {"gid", listener.gid.gid},           {"gid_index", listener.gid.index},
+               {"gid_type", listener.gid.type},     {"mtu", listener.port.mtu},
+               {"gbps", listener.port.gbps}};
+  if (listener.port.lid != 0) {
+    json["lid"] = listener.port.lid;
+    json["sm_lid"] = listener.port.sm_lid;
+  }
+  return json;
+}
+
+// The adapter, described by its first listener; `listeners` has them all.
+Json AdapterJson(const net::AdapterInfo& info) {
+  const net::QueuePlan& plan = info.plan;
+  Json json = {{"fabric", info.fabric}, {"device", info.device}, {"transport", info.transport}};
+  if (!info.listeners.empty()) json.update(ListenerJson(info.listeners.front()));
+  json["listeners"] = Json::array();
+  for (const net::ListenerInfo& listener : info.listeners) {
+    json["listeners"].push_back(ListenerJson(listener));
+  }
+  json["connections"] = info.connections;
+  json["queues"] = {{"srq", plan.shared_receives()},
+                    {"srq_depth", plan.receives},
+                    {"receive_cq_depth", plan.receive_cq_depth},
+                    {"send_cq_depth", plan.send_cq_depth},
+                    {"qp_depth", plan.send_depth},
+                    {"connections_per_worker", plan.connections_per_worker}};
+  json["srq_limit_events"] = info.srq_limit_events;
+  json["async_events"] = info.async_events;
+  return json;
 }
 
 // A counter of net::WorkerCounters, summed over the workers.
@@ -127,10 +142,12 @@ std::string InfoJson(const InfoSources& sources) {
   info["address"] = network.address().ToString();
   info["pid"] = getpid();
   Json adapters = Json::array();
-  for (const net::Adapter* adapter : network.adapters()) adapters.push_back(AdapterJson(*adapter));
+  const std::vector<net::AdapterInfo> described = network.adapters();
+  for (const net::AdapterInfo& adapter : described) adapters.push_back(AdapterJson(adapter));
   // The first one's names at the top, since there is one nearly always.
   if (!adapters.empty()) {
-    for (const char* name : {"fabric", "device", "port", "link_layer", "gid", "mtu"}) {
+    for (const char* name : {"fabric", "device", "port", "port_state", "link_layer", "gid",
+                             "gid_index", "gid_type", "mtu", "gbps"}) {
       info[name] = adapters[0][name];
     }
   }
@@ -146,8 +163,7 @@ std::string InfoJson(const InfoSources& sources) {
   info["failed_allocations"] = stats.failed_allocations;
   info["connections"] = network.connections();
   info["workers"] = network.workers().size();
-  const net::QueuePlan plan =
-      network.adapters().empty() ? net::QueuePlan{} : network.adapters().front()->plan();
+  const net::QueuePlan plan = described.empty() ? net::QueuePlan{} : described.front().plan;
   info["limits"] = {{"max_connections", network.max_connections()},
                     {"max_key_size", layout::kMaxKeySize},
                     {"max_value_size", sources.max_value_size},
@@ -156,6 +172,8 @@ std::string InfoJson(const InfoSources& sources) {
                     {"window", plan.window}};
   info["queues"] = adapters.empty() ? Json::object() : adapters[0]["queues"];
   info["adapters"] = std::move(adapters);
+  info["left_out"] = network.left_out();
+  info["missing"] = network.missing();
   info["counters"] = CountersJson(network);
   info["operations"] = OperationsJson(network);
   return info.dump();

@@ -1,13 +1,16 @@
 // The connection manager's side of one fabric: listens, admits clients, and makes and destroys the
 // objects of their connections. One thread.
+//
+// A device may go while the server serves. Its adapter then leaves: its listeners end at once, its
+// connections as if their clients had left, each worker gives up its queues, and only then what is
+// registered is freed and the device's files are closed, for which the driver waits. Addresses that
+// have lost their device are looked for once a second, and listened on again.
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,12 +18,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "common/base/net_address.h"
 #include "common/base/unique_fd.h"
 #include "common/verbs/cm.h"
+#include "common/verbs/conn_param.h"
+#include "common/verbs/port_info.h"
 #include "common/wire/handshake.h"
 #include "server/net/adapter.h"
+#include "server/net/admission.h"
 #include "server/net/connection.h"
 #include "server/net/counters.h"
 #include "server/net/log_limiter.h"
@@ -29,33 +34,23 @@
 
 namespace verbena::net {
 
-// How many connections there are and may be, over all fabrics. Thread-safe.
-class Admission {
- public:
-  void set_limit(uint32_t limit) { limit_ = limit; }
-  uint32_t limit() const { return limit_; }
-  uint32_t count() const {
-    const std::lock_guard lock(mutex_);
-    return count_;
-  }
-  bool TryEnter() {
-    const std::lock_guard lock(mutex_);
-    if (count_ >= limit_) return false;
-    ++count_;
-    return true;
-  }
-  void Leave() {
-    const std::lock_guard lock(mutex_);
-    if (--count_ == 0) empty_.notify_all();
-  }
-  // Whether there are none before the time is over.
-  bool WaitEmpty(absl::Duration limit);
+// An address that a server listens on, for people.
+struct ListenerInfo {
+  std::string address;  // "192.168.77.1:7400"
+  verbs::PortInfo port;
+  verbs::GidInfo gid;
+};
 
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable empty_;
-  uint32_t count_ = 0;
-  uint32_t limit_ = 0;  // set before threads exist
+// An adapter, for people.
+struct AdapterInfo {
+  std::string fabric;     // "verbs" or "soft"
+  std::string device;     // "mlx5_0"
+  std::string transport;  // "InfiniBand" (RoCE too) or "iWARP"
+  std::vector<ListenerInfo> listeners;
+  QueuePlan plan;
+  uint32_t connections = 0;
+  uint64_t srq_limit_events = 0;
+  uint64_t async_events = 0;
 };
 
 class Acceptor {
@@ -64,14 +59,17 @@ class Acceptor {
 
   struct Counters {
     Counter accepted;
+    Counter devices_removed;
     std::array<Counter, kRejectReasons> rejected;
   };
 
   // Binds to `address` (for the verbs fabric and a wildcard: to each of the machine's addresses
   // that has a device) and sets up the devices found. A port of 0 is replaced by a free one.
-  // AlreadyExists: the port is in use; NotFound: no device for the address.
+  // `slice.memory` must outlive the acceptor. AlreadyExists: the port is in use; NotFound,
+  // PermissionDenied: no device for the address that could be used.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Bind(verbs::VerbsApi& api, NetAddress* address,
                                                         const QueueOptions& options,
+                                                        const verbs::ConnectOptions& connect,
                                                         const Slice& slice);
   // Whether Bind would find the port free and a device, without setting anything up: the same
   // errors, sooner.
@@ -88,25 +86,51 @@ class Acceptor {
   // Ends the thread. Idempotent.
   void Stop();
 
+  // Until Start.
   const std::vector<std::unique_ptr<Adapter>>& adapters() const { return adapters_; }
+  // The adapters that serve now. Thread-safe.
+  std::vector<AdapterInfo> Describe() const;
+  // Addresses whose device has gone. Thread-safe.
+  std::vector<std::string> Missing() const;
   const Counters& counters() const { return counters_; }
 
  private:
-  Acceptor() = default;
-  static absl::StatusOr<std::unique_ptr<Acceptor>> BindAll(verbs::VerbsApi& api,
-                                                           NetAddress* address);
-  absl::Status BindOne(const NetAddress& address);
-  absl::StatusOr<Adapter*> AdapterFor(const verbs::CmId& id, const QueueOptions& options,
-                                      const Slice& slice);
-  Adapter* FindAdapter(const verbs::CmId& id);
+  struct Listener {
+    verbs::CmId id;
+    NetAddress address;
+    Adapter* adapter = nullptr;
+    // Gives the device where a listener on a wildcard address has none (software device).
+    verbs::CmId anchor;
+    ListenerInfo info;  // guarded by mutex_
+  };
 
+  Acceptor(verbs::VerbsApi& api, const QueueOptions& options, const verbs::ConnectOptions& connect,
+           const Slice& slice)
+      : api_(&api), options_(options), connect_(connect), slice_(slice) {}
+
+  // acceptor.cc: set-up and the loop.
+  absl::Status BindAll(NetAddress* address);
+  absl::Status SetUp(Listener& listener);
+  absl::Status DescribeListener(const verbs::DeviceView& device, Listener& listener) const;
+  Adapter* FindAdapter(const verbs::CmId& id);
+  int TimeoutMillis() const;
   void Run();
+  void RunTimers();
   void TakeMail();
+
+  // acceptor_events.cc: what devices and the connection manager tell; devices that go and come.
   void TakeCmEvents();
   void TakeAsyncEvents(Adapter& adapter);
   void OnAsyncEvent(Adapter& adapter, const verbs::AsyncEvent& event);
+  void OnPortEvent(Adapter& adapter, const verbs::AsyncEvent& event);
   void RearmAlarms();
+  void StartRemoval(ibv_context* context);
+  void ContinueRemoval(Adapter& adapter);
+  void FinishRemoval(Adapter& adapter);
+  void LookForMissing();
+  absl::Status ListenAgain(const NetAddress& address);
 
+  // acceptor_connections.cc: clients that come and go.
   void OnConnectRequest(verbs::CmEvent event);
   void Admit(verbs::CmId id, const wire::ConnectData& hello, const rdma_conn_param& offered);
   void Accept(Connection& connection);
@@ -118,13 +142,18 @@ class Acceptor {
   void Disconnect(Connection& connection);
   void Destroy(Connection* connection);
 
-  verbs::VerbsApi* api_ = nullptr;
-  uint16_t layout_version_ = 0;
+  verbs::VerbsApi* const api_;
+  const QueueOptions options_;
+  const verbs::ConnectOptions connect_;
+  const Slice slice_;
+  // Guards adapters_, listeners_ and missing_ against readers; only the acceptor's thread changes
+  // them, and it reads them without the lock.
+  mutable std::mutex mutex_;
   // Declared in the order of their dependencies: destroyed from the last to the first.
   verbs::CmChannel channel_;
-  std::vector<verbs::CmId> listeners_;
-  std::vector<verbs::CmId> anchors_;  // bound, for their device only
+  std::vector<Listener> listeners_;
   std::vector<std::unique_ptr<Adapter>> adapters_;
+  std::vector<NetAddress> missing_;
   absl::flat_hash_map<Connection*, std::unique_ptr<Connection>> connections_;
 
   std::vector<Worker*> workers_;
@@ -136,6 +165,8 @@ class Acceptor {
   bool draining_ = false;
   uint64_t next_id_ = 1;
   int64_t rearm_at_ = 0;  // CLOCK_MONOTONIC, ns; 0: all alarms are armed
+  int64_t look_at_ = 0;   // CLOCK_MONOTONIC, ns, for missing_; 0: there are none
+  std::string look_failure_;
   LogLimiter log_;
   Counters counters_;
 };

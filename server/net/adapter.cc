@@ -8,12 +8,13 @@
 #include <iterator>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
 #include "common/verbs/errors.h"
+#include "common/verbs/poll_fd.h"
 
 namespace verbena::net {
 namespace {
@@ -59,38 +60,32 @@ DeviceLimits LimitsOf(const verbs::DeviceView& device, const ibv_device_attr& at
   return limits;
 }
 
-std::string FormatGid(const ibv_gid& gid) {
-  std::string text;
-  for (int i = 0; i < 16; i += 2) {
-    absl::StrAppendFormat(&text, "%s%02x%02x", i == 0 ? "" : ":", gid.raw[i], gid.raw[i + 1]);
-  }
-  return text;
-}
-
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Adapter>> Adapter::Create(const verbs::DeviceView& device, int port,
+absl::StatusOr<std::unique_ptr<Adapter>> Adapter::Create(const verbs::DeviceView& device,
                                                          const QueueOptions& options,
                                                          const Slice& slice) {
   std::unique_ptr<Adapter> adapter(new Adapter);
   adapter->device_ = device;
+  VERBENA_RETURN_IF_ERROR(verbs::SetNonBlocking(device.async_fd()));
   VERBENA_ASSIGN_OR_RETURN(adapter->attributes_, device.Query());
-  VERBENA_RETURN_IF_ERROR(adapter->Describe(port));
   const DeviceLimits limits = LimitsOf(device, adapter->attributes_, options);
   VERBENA_ASSIGN_OR_RETURN(adapter->plan_, PlanQueues(limits, options));
   VERBENA_ASSIGN_OR_RETURN(adapter->pd_, verbs::ProtectionDomain::Create(device));
-  VERBENA_RETURN_IF_ERROR(adapter->RegisterSlice(slice));
+  if (const absl::Status status = adapter->RegisterSlice(slice); !status.ok()) {
+    return adapter->ExplainRegistration(status, slice);
+  }
   absl::Status made = adapter->MakeQueues(options);
   if (absl::IsUnimplemented(made) && adapter->plan_.shared_receives()) {
     // Some drivers name shared receive queues among their limits and have none.
-    LogWarn("device ", adapter->info_.device, " has no shared receive queues although it names ",
+    LogWarn("device ", adapter->name(), " has no shared receive queues although it names ",
             limits.max_srq, ": ", made.message());
     DeviceLimits without = limits;
     without.no_srq = "the device makes none";
     VERBENA_ASSIGN_OR_RETURN(adapter->plan_, PlanQueues(without, options));
     made = adapter->MakeQueues(options);
   }
-  if (!made.ok()) return made;
+  if (!made.ok()) return adapter->ExplainRegistration(made, slice);
   return adapter;
 }
 
@@ -104,65 +99,39 @@ absl::Status Adapter::MakeQueues(const QueueOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status Adapter::Describe(int port) {
-  info_.fabric = device_.api().fabric();
-  info_.device = device_.name();
-  ibv_port_attr found{};
-  std::string states;
-  for (int candidate = std::max(port, 1);
-       candidate <= std::max<int>(port, attributes_.phys_port_cnt); ++candidate) {
-    VERBENA_ASSIGN_OR_RETURN(const ibv_port_attr attr,
-                             device_.QueryPort(static_cast<uint8_t>(candidate)));
-    if (attr.state == IBV_PORT_ACTIVE) {
-      info_.port = candidate;
-      found = attr;
-      break;
-    }
-    absl::StrAppend(&states, states.empty() ? "" : ", ", "port ", candidate, " is in state ",
-                    static_cast<int>(attr.state));
-    if (port != 0) break;
-  }
-  if (info_.port == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("device ", info_.device, " has no active port (", states,
-                     "; 4 is active): check the cable and `ip link`, or `rdma link`"));
-  }
-  info_.link_layer = verbs::LinkLayerName(found.link_layer);
-  info_.mtu = verbs::MtuBytes(found.active_mtu);
-  if (absl::StatusOr<ibv_gid> gid = device_.QueryGid(static_cast<uint8_t>(info_.port), 0);
-      gid.ok()) {
-    info_.gid = FormatGid(*gid);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Adapter::RegisterSlice(const Slice& slice) {
   const size_t size = slice.memory.size();
   if (attributes_.max_mr_size != 0 && size > attributes_.max_mr_size) {
     return absl::InvalidArgumentError(
         absl::StrCat("--memory: a region of ", FormatSize(size), " is too large for device ",
-                     info_.device, ", which registers at most ",
-                     FormatSize(attributes_.max_mr_size), " at once (max_mr_size)"));
+                     name(), ", which registers at most ", FormatSize(attributes_.max_mr_size),
+                     " at once (max_mr_size)"));
   }
-  absl::StatusOr<verbs::MemoryRegion> region = verbs::MemoryRegion::Register(
-      pd_, slice.memory.data(), size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
-  if (region.ok()) {
-    slice_ = *std::move(region);
-    return absl::OkStatus();
-  }
-  const int error = verbs::ErrnoOf(region.status()).value_or(0);
+  VERBENA_ASSIGN_OR_RETURN(
+      slice_, verbs::MemoryRegion::Register(pd_, slice.memory.data(), size,
+                                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ));
+  return absl::OkStatus();
+}
+
+// The memory-lock limit, where that may be why a registration failed.
+absl::Status Adapter::ExplainRegistration(const absl::Status& status, const Slice& slice) const {
+  const int error = verbs::ErrnoOf(status).value_or(0);
+  const bool registration = absl::StrContains(status.message(), "ibv_reg_mr");
   rlimit limit{};
   const bool limited = getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  if ((error == ENOMEM || error == EPERM) && limited) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "cannot register the region of ", FormatSize(size), " with device ", info_.device,
-        ": registered memory is locked, and this process may lock ", FormatSize(limit.rlim_cur),
-        ". Raise the limit to more than ", FormatSize(size),
-        " for each device (`ulimit -l unlimited`; systemd: LimitMEMLOCK=infinity; containers: "
-        "--ulimit memlock=-1), or lower --memory. (",
-        std::string(region.status().message()), ")"));
-  }
-  return region.status();
+  if (!registration || !limited || (error != ENOMEM && error != EPERM)) return status;
+  const uint64_t region = slice.memory.size();
+  const uint64_t messages = uint64_t{plan_.workers} * kMaxMessage *
+                            (plan_.receives + std::min(plan_.receives, kMaxResponseBuffers));
+  absl::Status explained = absl::ResourceExhaustedError(absl::StrCat(
+      "device ", name(), ": registered memory is locked, and this process may lock ",
+      FormatSize(limit.rlim_cur), ", but needs ", FormatSize(region + messages),
+      " for this device (region ", FormatSize(region), ", message buffers ", FormatSize(messages),
+      "), and as much again for each further device. Raise the limit: `ulimit -l unlimited` in the "
+      "shell that starts the server; --ulimit memlock=-1 for its container; "
+      "LimitMEMLOCK=infinity in its systemd unit. Or lower --memory. (",
+      status.message(), ")"));
+  return explained;
 }
 
 absl::StatusOr<std::unique_ptr<QueueSet>> Adapter::MakeQueueSet(int worker) {

@@ -35,9 +35,9 @@ struct SendQueue {
   bool adopted = false;      // the worker's: it polls the queue
 };
 
-// What one worker has on one adapter. Made before the worker's thread starts and destroyed after it
-// has ended; in between a worker's, except `send_queues` and `connections`, which the acceptor
-// keeps.
+// What one worker has on one adapter. The worker's from its start, or WorkerMail::kAddQueues, until
+// it has ended, or given the queues up (kDropQueues); except for the last members, which are the
+// acceptor's.
 struct QueueSet {
   Adapter* adapter = nullptr;
   int worker = 0;
@@ -54,28 +54,20 @@ struct QueueSet {
 
   std::vector<std::unique_ptr<SendQueue>> send_queues;
   uint32_t connections = 0;
-};
-
-// For people: what the adapter is.
-struct AdapterInfo {
-  std::string fabric;  // "verbs" or "soft"
-  std::string device;
-  int port = 0;
-  std::string link_layer;
-  std::string gid;
-  uint32_t mtu = 0;  // bytes
+  bool dropping = false;  // the worker has been asked to give them up
+  bool dropped = false;   // and has
 };
 
 class Adapter {
  public:
-  // `device` must outlive the adapter. `port` 0: the first active one. The slice is registered for
-  // local writes and remote reads, and for nothing else.
-  static absl::StatusOr<std::unique_ptr<Adapter>> Create(const verbs::DeviceView& device, int port,
+  // `device` must outlive the adapter. The slice is registered for local writes and remote reads,
+  // and for nothing else.
+  static absl::StatusOr<std::unique_ptr<Adapter>> Create(const verbs::DeviceView& device,
                                                          const QueueOptions& options,
                                                          const Slice& slice);
 
   const verbs::DeviceView& device() const { return device_; }
-  const AdapterInfo& info() const { return info_; }
+  std::string name() const { return device_.name(); }
   const QueuePlan& plan() const { return plan_; }
   const ibv_device_attr& attributes() const { return attributes_; }
   const verbs::ProtectionDomain& pd() const { return pd_; }
@@ -85,8 +77,13 @@ class Adapter {
   // The acceptor's: a send queue of a worker with room for one more connection (counted at once).
   absl::StatusOr<SendQueue*> ReserveSendQueue(QueueSet& queues);
 
+  // The device is being removed: no new connections. The acceptor's.
+  bool leaving() const { return leaving_; }
+  void SetLeaving() { leaving_ = true; }
+
   // By the acceptor's thread.
   struct Counters {
+    Counter connections;  // now, until their QPs are destroyed
     Counter srq_limit_events;
     Counter async_events;
   };
@@ -95,13 +92,13 @@ class Adapter {
 
  private:
   Adapter() = default;
-  absl::Status Describe(int port);
   absl::Status RegisterSlice(const Slice& slice);
+  absl::Status ExplainRegistration(const absl::Status& status, const Slice& slice) const;
   absl::Status MakeQueues(const QueueOptions& options);
   absl::StatusOr<std::unique_ptr<QueueSet>> MakeQueueSet(int worker);
 
   verbs::DeviceView device_;
-  AdapterInfo info_;
+  bool leaving_ = false;
   ibv_device_attr attributes_{};
   QueuePlan plan_;
   verbs::ProtectionDomain pd_;

@@ -41,24 +41,30 @@ struct Connection;
 struct QueueSet;
 struct SendQueue;
 
+struct AcceptorMail {
+  enum class Kind { kAdopted, kDisconnect, kDestroy, kQueuesDropped, kDrain, kStop };
+  Kind kind;
+  Connection* connection = nullptr;
+  QueueSet* queues = nullptr;
+};
+
 struct WorkerMail {
   enum class Kind {
-    kAdopt,     // a new connection
-    kPeerLeft,  // the client has left, or the accept failed
-    kErrored,   // the QP is in ERR
-    kGone,      // QP and CM id are destroyed
-    kDrain,     // finish what has arrived, then close
-    kCloseAll,  // close at once
-    kStop,      // end the thread
+    kAdopt,          // a new connection
+    kPeerLeft,       // the client has left, or the accept failed
+    kDeviceRemoved,  // the connection's device is being removed
+    kErrored,        // the QP is in ERR
+    kGone,           // QP and CM id are destroyed
+    kAddQueues,      // of a device that has come: serve `queues`
+    kDropQueues,     // of a device that goes and has no connections: tell `acceptor` when done
+    kDrain,          // finish what has arrived, then close
+    kCloseAll,       // close at once
+    kStop,           // end the thread
   };
   Kind kind;
   Connection* connection = nullptr;
-};
-
-struct AcceptorMail {
-  enum class Kind { kAdopted, kDisconnect, kDestroy, kDrain, kStop };
-  Kind kind;
-  Connection* connection = nullptr;
+  QueueSet* queues = nullptr;
+  Mailbox<AcceptorMail>* acceptor = nullptr;
 };
 
 enum class ConnectionState : uint8_t { kOpen, kClosing, kFlushing, kReleased };

@@ -32,9 +32,10 @@ enum class CloseReason : uint8_t {
   kMalformed,       // a message that is none
   kOverGrant,       // more requests than granted
   kStalled,         // the client takes no answers
+  kDeviceRemoved,   // its RDMA device is gone
   kStopping,        // the server stops
 };
-inline constexpr size_t kCloseReasons = 7;
+inline constexpr size_t kCloseReasons = 8;
 const char* CloseReasonName(CloseReason reason);
 
 // By wire::OpCode and wire::ResultCode; index 0 of the codes is not used.

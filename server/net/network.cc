@@ -12,6 +12,11 @@ namespace {
 // For the last steps once connections have been cut off; they wait for nobody.
 constexpr absl::Duration kCutOffLimit = absl::Seconds(3);
 
+// Whether a fabric that is not required may be left out for this.
+bool CanDoWithout(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsPermissionDenied(status);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Network>> Network::Create(const NetworkOptions& options,
@@ -19,11 +24,10 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const NetworkOptions& o
   std::unique_ptr<Network> network(new Network(options, slice));
   uint64_t possible = 0;
   for (const Fabric& fabric : options.fabrics) {
-    absl::StatusOr<std::unique_ptr<Acceptor>> acceptor =
-        Acceptor::Bind(*fabric.api, &network->options_.listen, options.queues, slice);
+    absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Bind(
+        *fabric.api, &network->options_.listen, options.queues, options.connect, slice);
     if (!acceptor.ok()) {
-      if (!absl::IsNotFound(acceptor.status())) return acceptor.status();
-      if (fabric.required) return acceptor.status();
+      if (fabric.required || !CanDoWithout(acceptor.status())) return acceptor.status();
       network->left_out_.emplace_back(acceptor.status().message());
       continue;
     }
@@ -44,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const NetworkOptions& o
 absl::Status Network::TryBind(const NetworkOptions& options) {
   for (const Fabric& fabric : options.fabrics) {
     const absl::Status status = Acceptor::TryBind(*fabric.api, options.listen);
-    if (absl::IsNotFound(status) && !fabric.required) continue;
+    if (!fabric.required && CanDoWithout(status)) continue;
     VERBENA_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
@@ -101,12 +105,18 @@ Network::~Network() {
   acceptors_.clear();
 }
 
-std::vector<const Adapter*> Network::adapters() const {
-  std::vector<const Adapter*> all;
+std::vector<AdapterInfo> Network::adapters() const {
+  std::vector<AdapterInfo> all;
   for (const std::unique_ptr<Acceptor>& acceptor : acceptors_) {
-    for (const std::unique_ptr<Adapter>& adapter : acceptor->adapters()) {
-      all.push_back(adapter.get());
-    }
+    for (AdapterInfo& info : acceptor->Describe()) all.push_back(std::move(info));
+  }
+  return all;
+}
+
+std::vector<std::string> Network::missing() const {
+  std::vector<std::string> all;
+  for (const std::unique_ptr<Acceptor>& acceptor : acceptors_) {
+    for (std::string& address : acceptor->Missing()) all.push_back(std::move(address));
   }
   return all;
 }

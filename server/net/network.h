@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/net_address.h"
+#include "common/verbs/conn_param.h"
 #include "common/verbs/verbs_api.h"
 #include "server/net/acceptor.h"
 #include "server/net/handler.h"
@@ -21,7 +22,8 @@ namespace verbena::net {
 // A fabric to listen on.
 struct Fabric {
   verbs::VerbsApi* api = nullptr;
-  // False: the server does without it where the machine has no device for the address.
+  // False: the server does without it where the machine has no device for the address, or none that
+  // this process may use.
   bool required = true;
 };
 
@@ -29,6 +31,7 @@ struct NetworkOptions {
   NetAddress listen;
   std::vector<Fabric> fabrics;
   QueueOptions queues;
+  verbs::ConnectOptions connect;
   int64_t poll_ns = 0;
   // Seconds without a message after which a connection is sent a probe.
   uint32_t silence_seconds = 10;
@@ -37,8 +40,9 @@ struct NetworkOptions {
 class Network {
  public:
   // Binds and makes all queues; nobody can connect yet. Errors: AlreadyExists (port in use),
-  // NotFound (no device, with the reasons of each fabric), InvalidArgument (flags that the device
-  // does not allow), ResourceExhausted (memory). `slice.memory` must outlive the network.
+  // NotFound (no device, with the reasons of each fabric), PermissionDenied (on a device's files),
+  // InvalidArgument (flags that the device does not allow), ResourceExhausted (memory).
+  // `slice.memory` must outlive the network.
   static absl::StatusOr<std::unique_ptr<Network>> Create(const NetworkOptions& options,
                                                          const Slice& slice);
   // Whether Create would find its port free and its devices: the same errors, before anything large
@@ -62,7 +66,9 @@ class Network {
   const std::vector<std::string>& left_out() const { return left_out_; }
 
   // Good from Start on; thread-safe.
-  std::vector<const Adapter*> adapters() const;
+  std::vector<AdapterInfo> adapters() const;
+  // Addresses that were listened on until their device was removed.
+  std::vector<std::string> missing() const;
   const std::vector<std::unique_ptr<Acceptor>>& acceptors() const { return acceptors_; }
   const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
   uint32_t connections() const { return admission_.count(); }

@@ -13,6 +13,7 @@
 #include "common/base/macros.h"
 #include "common/verbs/data_path.h"
 #include "common/verbs/errors.h"
+#include "server/net/epoll.h"
 
 namespace verbena::net {
 namespace {
@@ -30,16 +31,6 @@ constexpr int kRepostMillis = 5;
 // keep coming.
 constexpr uint32_t kRoundsPerSendPoll = 8;
 
-absl::Status Watch(int epoll, int fd, QueueSet* queues) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.ptr = queues;
-  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
-    return absl::InternalError(absl::StrCat("epoll_ctl: ", std::strerror(errno)));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 const char* CloseReasonName(CloseReason reason) {
@@ -56,6 +47,8 @@ const char* CloseReasonName(CloseReason reason) {
       return "over_grant";
     case CloseReason::kStalled:
       return "stalled";
+    case CloseReason::kDeviceRemoved:
+      return "device_removed";
     case CloseReason::kStopping:
       return "stopping";
   }
@@ -86,9 +79,9 @@ absl::Status Worker::Start() {
     return absl::ResourceExhaustedError(absl::StrCat(
         "cannot make a worker's file descriptors: ", std::strerror(errno), " (see `ulimit -n`)"));
   }
-  VERBENA_RETURN_IF_ERROR(Watch(epoll_.get(), mailbox_.fd(), nullptr));
+  VERBENA_RETURN_IF_ERROR(WatchFor(epoll_.get(), mailbox_.fd(), nullptr));
   for (QueueSet* queues : queue_sets_) {
-    VERBENA_RETURN_IF_ERROR(Watch(epoll_.get(), queues->channel.fd(), queues));
+    VERBENA_RETURN_IF_ERROR(WatchFor(epoll_.get(), queues->channel.fd(), queues));
   }
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), absl::StrCat("verbena-w", options_.index).c_str());
@@ -264,6 +257,16 @@ void Worker::TakeMail() {
       case WorkerMail::Kind::kPeerLeft:
         Close(*mail.connection, CloseReason::kPeerLeft, "the client has left");
         break;
+      case WorkerMail::Kind::kDeviceRemoved:
+        Close(*mail.connection, CloseReason::kDeviceRemoved, "its device has been removed");
+        break;
+      case WorkerMail::Kind::kAddQueues:
+        AddQueues(mail.queues);
+        break;
+      case WorkerMail::Kind::kDropQueues:
+        DropQueues(mail.queues);
+        mail.acceptor->Post({.kind = AcceptorMail::Kind::kQueuesDropped, .queues = mail.queues});
+        break;
       case WorkerMail::Kind::kErrored:
         Flushed(*mail.connection);
         break;
@@ -285,6 +288,22 @@ void Worker::TakeMail() {
     }
   }
   FlushAll();
+}
+
+void Worker::AddQueues(QueueSet* queues) {
+  queue_sets_.push_back(queues);
+  arrivals_.reserve(arrivals_.capacity() + queues->receives->depth());
+  if (const absl::Status status = WatchFor(epoll_.get(), queues->channel.fd(), queues);
+      !status.ok()) {
+    LogError("worker ", options_.index, ": cannot wait for device ", queues->adapter->name(), ": ",
+             status.message());
+  }
+}
+
+// Nothing of the device is touched after this.
+void Worker::DropQueues(QueueSet* queues) {
+  Unwatch(epoll_.get(), queues->channel.fd());
+  std::erase(queue_sets_, queues);
 }
 
 void Worker::Tick(int64_t now) {

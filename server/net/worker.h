@@ -39,7 +39,7 @@ struct WorkerOptions {
 
 class Worker {
  public:
-  // `queues`: one set for each adapter; all must outlive the worker.
+  // `queues`: one set for each adapter; they must outlive the worker or be dropped (kDropQueues).
   Worker(const WorkerOptions& options, RequestHandler& handler, const Slice& slice,
          std::vector<QueueSet*> queues);
   ~Worker();
@@ -89,6 +89,8 @@ class Worker {
   void TakeMail();
   void Tick(int64_t now);
   void TickConnection(Connection& connection);
+  void AddQueues(QueueSet* queues);
+  void DropQueues(QueueSet* queues);
 
   // worker_connections.cc: from adoption to the end.
   void PostWhatIsGranted(Connection& connection);
@@ -139,7 +141,7 @@ class Worker {
   const WorkerOptions options_;
   RequestHandler& handler_;
   const Slice slice_;
-  const std::vector<QueueSet*> queue_sets_;
+  std::vector<QueueSet*> queue_sets_;
   Mailbox<WorkerMail> mailbox_;
   UniqueFd epoll_;
   std::thread thread_;

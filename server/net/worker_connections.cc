@@ -60,7 +60,8 @@ void Worker::Close(Connection& connection, CloseReason reason, std::string_view 
   connection.reason = reason;
   connection.detail = std::string(detail);
   counters_.closed[static_cast<size_t>(reason)].Add();
-  if (reason == CloseReason::kPeerLeft || reason == CloseReason::kStopping) {
+  if (reason == CloseReason::kPeerLeft || reason == CloseReason::kDeviceRemoved ||
+      reason == CloseReason::kStopping) {
     LogDebug("connection ", connection.id, " from ", connection.peer, ": ", ToAbsl(detail));
   } else if (log_.Allow()) {
     LogWarn("connection ", connection.id, " from ", connection.peer,

@@ -120,7 +120,7 @@ TEST_P(DeviceLimits, AreLivedWith) {
       connections.clear();
       EXPECT_TRUE((*server)->Stop(absl::Seconds(30)));
       // A sender that found no receive would have been held back, unnoticed on this device.
-      EXPECT_EQ(adapters[0]->counters().srq_limit_events.Get(), 0u);
+      EXPECT_EQ((*server)->network().adapters().at(0).srq_limit_events, 0u);
     }
   }
 }
@@ -316,7 +316,7 @@ TEST(OwnReceiveQueues, ManyClientsTakeAndGiveCredits) {
   auto server = Server::Start(
       Config(limited, {.workers = 2, .max_connections = 12, .srq_depth = 64, .window = 16}));
   ASSERT_TRUE(server.ok()) << server.status().ToString();
-  const net::QueuePlan& plan = (*server)->network().adapters()[0]->plan();
+  const net::QueuePlan plan = (*server)->network().adapters().at(0).plan;
   EXPECT_EQ(plan.receive_depth, 17u);
   for (int round = 0; round < 5; ++round) {
     std::vector<std::unique_ptr<RawClient>> clients;

@@ -375,6 +375,14 @@ void FakeVerbs::CmDestroyQp(rdma_cm_id* id) {
   if (Remove(id->qp) == 0) delete std::exchange(id->qp, nullptr);
 }
 int FakeVerbs::CmSetOption(rdma_cm_id*, int, int, void*, size_t) { return 0; }
+int FakeVerbs::CmInitQpAttr(rdma_cm_id*, ibv_qp_attr* attr, int* mask) {
+  // What a connection manager might say.
+  attr->ah_attr.is_global = 1;
+  attr->retry_cnt = 1;
+  attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  *mask = IBV_QP_STATE | 0x200000;
+  return 0;
+}
 int FakeVerbs::CmMigrateId(rdma_cm_id* id, rdma_event_channel* channel) {
   id->channel = channel;
   live_[id].uses = {channel};

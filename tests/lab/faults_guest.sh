@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# faults_guest.sh BIN_DIR: runs in a guest, started by faults_test.sh. What verbena-server does when
+# its devices cannot be used, go, lose their link, and come back.
+set -euo pipefail
+BIN=$1
+RXE=192.168.77.1 SIW=192.168.78.1 PORT=7400
+WORK=$(mktemp -d)
+LOG=$WORK/log
+SERVER=0
+
+fail() {
+  printf 'FAIL  %s\n' "$*"
+  [ ! -e "$LOG" ] || sed 's/^/server: /' "$LOG"
+  [ $SERVER -eq 0 ] || kill -KILL $SERVER
+  exit 1
+}
+ok() { printf 'ok    %s\n' "$*"; }
+
+# says FILE TEXT...: fails unless the file has each text.
+says() {
+  local file=$1 text
+  shift
+  for text in "$@"; do
+    grep -qF -- "$text" "$file" || fail "not said: \"$text\" in: $(cat "$file")"
+  done
+}
+
+# until_true SECONDS WHAT COMMAND...: repeats the command until it succeeds.
+until_true() {
+  local end=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@"; do
+    [ $SECONDS -lt $end ] || fail "$what"
+    sleep 0.2
+  done
+}
+
+cli() {
+  local address=$1
+  shift
+  "$BIN/verbena-cli" --fabric=verbs --server="$address:$PORT" --timeout=5s "$@"
+}
+# info_has ADDRESS TEXT: asked through ADDRESS, the server says TEXT of itself.
+info_has() { cli "$1" --json info 2>/dev/null | grep -qF -- "$2"; }
+info_lacks() { cli "$1" --json info >"$WORK/info" 2>/dev/null && ! grep -qF -- "$2" "$WORK/info"; }
+works() { cli "$1" ping >/dev/null 2>&1; }
+serves() { kill -0 $SERVER 2>/dev/null || fail 'the server has ended'; }
+
+# refused WHAT TEXT... -- COMMAND...: the command ends with status 1 and says each text.
+refused() {
+  local what=$1 texts=() status=0
+  shift
+  while [ "$1" != -- ]; do
+    texts+=("$1")
+    shift
+  done
+  shift
+  timeout 30 "$@" >"$WORK/refused" 2>&1 || status=$?
+  [ $status -eq 1 ] || fail "$what: status $status: $(cat "$WORK/refused")"
+  says "$WORK/refused" "${texts[@]}"
+  ok "$what"
+}
+
+server=("$BIN/verbena-server" --memory=64MiB --workers=1)
+
+start_server() {
+  "${server[@]}" "$@" --port_file="$WORK/port" >"$LOG" 2>&1 &
+  SERVER=$!
+  until_true 30 'the server does not start' test -s "$WORK/port"
+}
+
+stop_server() {
+  kill -TERM $SERVER
+  wait $SERVER || fail "the server ended with status $?"
+  SERVER=0
+  rm "$WORK/port"
+}
+
+cannot_start() {
+  refused 'an address without a device' "$RXE (rxe0)" "fd77::1 (rxe0)" "$SIW (siw0)" -- \
+    "${server[@]}" --fabric=verbs --listen=127.0.0.1:0
+  refused 'too little memory may be locked' 64KiB 'region 64MiB' 'message buffers' \
+    'ulimit -l' 'memlock=-1' LimitMEMLOCK -- \
+    setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock \
+    bash -c 'ulimit -l 64 && exec "$@"' - "${server[@]}" --fabric=verbs --listen="$RXE:0"
+  local file=/dev/infiniband/uverbs0
+  [ "$(<"/sys/class/infiniband_verbs/uverbs0/ibdev")" = rxe0 ] || file=/dev/infiniband/uverbs1
+  chmod 600 $file
+  refused 'no permission for the device' "$file" rxe0 root udev --device -- \
+    setpriv --reuid=65534 --clear-groups "${server[@]}" --fabric=verbs --listen="$RXE:0"
+  chmod 666 $file
+  chmod 600 /dev/infiniband/rdma_cm
+  refused 'no permission for the connection manager' /dev/infiniband/rdma_cm -- \
+    setpriv --reuid=65534 --clear-groups "${server[@]}" --fabric=verbs --listen="$RXE:0"
+  chmod 666 /dev/infiniband/rdma_cm
+
+  start_server --fabric=auto --listen=127.0.0.1:0
+  says "$LOG" SOFT 'no RDMA device has the address 127.0.0.1' "$RXE (rxe0)"
+  stop_server
+  ok 'auto says that it takes the software device, and why'
+}
+
+listens_everywhere() {
+  start_server --fabric=verbs --listen="[::]:$PORT" --tos=104 --ack_timeout=15 --retry_count=5
+  says "$LOG" "address $RXE:$PORT" "address [fd77::1]:$PORT" "address $SIW:$PORT" \
+    "GID ::ffff:$RXE (index" 'RoCE v2' '10 Gb/s' 'MTU 1024'
+  local address
+  for address in $RXE '[fd77::1]' $SIW '[fd78::1]'; do
+    works "$address" || fail "no answer at $address"
+  done
+  head -c 300000 /dev/urandom >"$WORK/large"
+  for address in $RXE $SIW; do
+    cli "$address" put large <"$WORK/large" || fail "a large value by $address"
+    cli "$address" get large >"$WORK/got" || fail "a large value from $address"
+    cmp "$WORK/large" "$WORK/got" || fail "a large value by $address is another"
+  done
+  info_has $SIW '"device":"rxe0"' || fail 'info does not name rxe0'
+  ok 'a wildcard address listens on all devices, IPv4 and IPv6'
+}
+
+# traffic ADDRESS OTHER: in the background, until its connection ends; seen through OTHER.
+traffic() {
+  "$BIN/verbena-bench" load --fabric=verbs --server="$1:$PORT" --records=200 --value_size=100 \
+    >"$WORK/load" 2>&1 || fail "load: $(cat "$WORK/load")"
+  "$BIN/verbena-bench" run --fabric=verbs --server="$1:$PORT" --records=200 --value_size=100 \
+    --workload=a --depth=4 --seconds=60 >"$WORK/traffic" 2>&1 &
+  TRAFFIC=$!
+  until_true 20 'no traffic' info_has "$2" '"connections":2,'
+}
+
+# link ADDRESS OTHER NETDEV: the link of ADDRESS goes down and comes back, seen through OTHER.
+link() {
+  ip link set "$3" down
+  until_true 20 'info does not say that the port is down' info_has "$2" '"port_state":"down"'
+  ip link set "$3" up
+  # A netdev that goes down loses its global IPv6 addresses.
+  ip -6 addr add fd77::1/64 dev "$3" nodad
+  until_true 20 'the port does not become active' info_lacks "$2" '"port_state":"down"'
+}
+
+link_goes_and_comes() {
+  # (A message of the connection manager that rxe cannot send leaves it unable to connect until it
+  # is made anew, whatever the program: so there without traffic.)
+  link $RXE $SIW d0
+  says "$LOG" 'device rxe0, port 1: port down' 'device rxe0, port 1: port active'
+  until_true 30 'no new connections of rxe0 after the link is back' works $RXE
+
+  traffic $SIW $RXE
+  ip link set e0 down
+  wait $TRAFFIC && fail 'traffic goes on without a link'
+  grep -q 'UNAVAILABLE\|DEADLINE' "$WORK/traffic" || fail "$(cat "$WORK/traffic")"
+  ip link set e0 up
+  until_true 30 'no new connections of siw0 after the link is back' works $SIW
+  until_true 30 'connections are left over' info_has $RXE '"connections":1,'
+  serves
+  ok 'a link goes and comes back'
+}
+
+device_goes_and_comes() {
+  traffic $RXE $SIW
+  local from=$SECONDS
+  timeout 30 rdma link delete rxe0 || fail 'the removal of rxe0 does not end'
+  printf 'removed after %s s\n' $((SECONDS - from))
+  serves
+  wait $TRAFFIC || true
+  says "$LOG" 'device rxe0 is removed' 'device rxe0 is let go'
+  works $SIW || fail 'siw0 does not serve any more'
+  info_has $SIW "\"missing\":[\"$RXE:$PORT\"" || fail 'info does not say what is missing'
+  info_lacks $SIW '"device":"rxe0"' || fail 'info still lists rxe0'
+  info_has $SIW '"device_removed":1' || fail 'no connection has ended for this reason'
+  ok 'a device is removed under traffic'
+  rdma link add rxe0 type rxe netdev d0
+  until_true 30 'rxe0 is not used again' works $RXE
+  until_true 30 'rxe0 is not listed again' info_has $SIW '"missing":[]'
+  cli $RXE get large >"$WORK/got" || fail 'the data is gone'
+  cmp "$WORK/large" "$WORK/got" || fail 'the data is another'
+  ok 'it is used again when it is back'
+}
+
+all_devices_go() {
+  timeout 30 rdma link delete rxe0 || fail 'the removal of rxe0 does not end'
+  timeout 30 rdma link delete siw0 || fail 'the removal of siw0 does not end'
+  until_true 10 'it is not said that nobody can connect' grep -q 'no device left' "$LOG"
+  serves
+  rdma link add siw0 type siw netdev e0
+  until_true 30 'siw0 is not used again' works $SIW
+  cli $SIW get large | cmp - "$WORK/large" || fail 'the data is gone'
+  timeout 30 rdma link delete siw0 || fail 'the second removal of siw0 does not end'
+  stop_server
+  ok 'all devices are removed while nothing happens'
+}
+
+cannot_start
+listens_everywhere
+link_goes_and_comes
+device_goes_and_comes
+all_devices_go
