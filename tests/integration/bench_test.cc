@@ -166,7 +166,13 @@ TEST_F(BenchTest, BucketReadsShowWithTheCacheOff) {
 }
 
 TEST_F(BenchTest, BaselineIsMeasuredBesideIt) {
-  const Outcome outcome = Bench(Args("run", {"--operations=1000", "--baseline", "--depth=8"}));
+  // The raw READs are of the server's own memory: it has to be on this host.
+  auto server = ServerProcess::Start({}, Host::kHere);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string where = "--server=" + (*server)->address();
+  ASSERT_EQ(Bench({"load", where, "--records=2000"}).code, 0);
+  const Outcome outcome = Bench({"run", where, "--records=2000", "--json=" + json_,
+                                 "--operations=1000", "--baseline", "--depth=8"});
   ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("raw READ"));
   const Json baseline = ReadJson()["baseline"];
