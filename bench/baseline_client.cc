@@ -16,7 +16,9 @@ namespace {
 constexpr size_t kLine = 64;
 constexpr uint32_t kWarmDepth = 16;
 constexpr std::chrono::seconds kPatience{30};
-constexpr int64_t kPatienceNanos = std::chrono::nanoseconds(kPatience).count();
+
+// When READs that begin now are given up (MonotonicNanos()).
+int64_t GiveUpAt() { return MonotonicNanos() + std::chrono::nanoseconds(kPatience).count(); }
 
 }  // namespace
 
@@ -103,7 +105,7 @@ absl::Status ClientBaseline::GetOneByOne(const KeySequence& keys, double overhea
 absl::Status ClientBaseline::ReadOneByOne(std::span<const uint64_t> offsets, double overhead,
                                           std::span<uint32_t> nanos) {
   constexpr uint32_t kPlace = 0;
-  const int64_t deadline = MonotonicNanos() + kPatienceNanos;
+  const int64_t deadline = GiveUpAt();
   uint32_t completed;
   for (size_t i = 0; i < offsets.size(); ++i) {
     const int64_t begin = clock_.NowSerial();
@@ -123,6 +125,7 @@ absl::StatusOr<double> ClientBaseline::ReadPipelined(std::span<const uint64_t> o
   size_t count = places.size();
   size_t posted = 0;
   size_t done = 0;
+  const int64_t deadline = GiveUpAt();
   const int64_t begin = MonotonicNanos();
   while (done < offsets.size()) {
     const size_t more = std::min(count, offsets.size() - posted);
@@ -130,7 +133,7 @@ absl::StatusOr<double> ClientBaseline::ReadPipelined(std::span<const uint64_t> o
       VERBENA_RETURN_IF_ERROR(reads_->Post({places.data(), more}, offsets.subspan(posted, more)));
       posted += more;
     }
-    VERBENA_ASSIGN_OR_RETURN(count, reads_->Await(places, begin + kPatienceNanos));
+    VERBENA_ASSIGN_OR_RETURN(count, reads_->Await(places, deadline));
     for (size_t i = 0; i < count; ++i) ConsumeBlock(places[i]);
     done += count;
   }
