@@ -8,6 +8,9 @@
 namespace verbena {
 namespace {
 
+// The library makes its logger at the first use. That is here, before there are threads.
+[[maybe_unused]] const spdlog::logger* const kMadeBeforeThreads = spdlog::default_logger_raw();
+
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug:
