@@ -96,14 +96,39 @@ absl::Status Acceptor::SetUp(Listener& listener) {
   if (connect_.tos.has_value()) {
     VERBENA_RETURN_IF_ERROR(listener.id.SetTypeOfService(*connect_.tos));
   }
-  listener.adapter = FindAdapter(with_device);
-  if (listener.adapter != nullptr) return absl::OkStatus();
-  VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<Adapter> adapter,
-                           Adapter::Create(with_device.device(), options_, slice_));
-  listener.adapter = adapter.get();
-  const std::lock_guard lock(mutex_);
-  adapters_.push_back(std::move(adapter));
+  VERBENA_ASSIGN_OR_RETURN(listener.adapter, AdapterFor(with_device));
   return absl::OkStatus();
+}
+
+// Finds or makes the adapter of an id's device; once the threads run, one that is made is theirs
+// too.
+absl::StatusOr<Adapter*> Acceptor::AdapterFor(const verbs::CmId& id) {
+  if (Adapter* known = FindAdapter(id); known != nullptr) return known;
+  const verbs::DeviceView device = id.device();
+  for (const std::unique_ptr<Adapter>& adapter : adapters_) {
+    if (adapter->device().context() == device.context()) {
+      return absl::UnavailableError(absl::StrCat("device ", adapter->name(), " is being removed"));
+    }
+  }
+  NetAddress own = id.local_address();
+  own.set_port(0);
+  VERBENA_ASSIGN_OR_RETURN(verbs::CmId anchor, BindToDevice(channel_, own));
+  VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<Adapter> made,
+                           Adapter::Create(std::move(anchor), options_, slice_));
+  Adapter* const adapter = made.get();
+  if (epoll_.valid()) {
+    VERBENA_RETURN_IF_ERROR(WatchFor(epoll_.get(), adapter->device().async_fd(), adapter));
+    for (Worker* worker : workers_) {
+      worker->Post(
+          {.kind = WorkerMail::Kind::kAddQueues, .queues = &adapter->queues(worker->index())});
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    adapters_.push_back(std::move(made));
+  }
+  if (epoll_.valid()) RearmAlarms();
+  return adapter;
 }
 
 absl::Status Acceptor::DescribeListener(const verbs::DeviceView& device, Listener& listener) const {
@@ -139,7 +164,8 @@ std::vector<AdapterInfo> Acceptor::Describe() const {
     info.device = adapter->device().name();
     info.transport = adapter->device().transport() == IBV_TRANSPORT_IWARP ? "iWARP" : "InfiniBand";
     for (const Listener& listener : listeners_) {
-      if (listener.adapter == adapter.get()) info.listeners.push_back(listener.info);
+      // A device that the connection manager has opened anew has listeners of both times.
+      if (listener.adapter->name() == adapter->name()) info.listeners.push_back(listener.info);
     }
     info.plan = adapter->plan();
     info.connections = static_cast<uint32_t>(adapter->counters().connections.Get());
@@ -188,20 +214,10 @@ absl::Status Acceptor::ListenAgain(const NetAddress& address) {
   Listener listener;
   listener.address = address;
   VERBENA_ASSIGN_OR_RETURN(listener.id, BindToDevice(channel_, address));
-  const size_t known = adapters_.size();
   VERBENA_RETURN_IF_ERROR(SetUp(listener));
-  Adapter& adapter = *listener.adapter;
-  if (adapters_.size() > known) {
-    VERBENA_RETURN_IF_ERROR(WatchFor(epoll_.get(), adapter.device().async_fd(), &adapter));
-    for (Worker* worker : workers_) {
-      worker->Post(
-          {.kind = WorkerMail::Kind::kAddQueues, .queues = &adapter.queues(worker->index())});
-    }
-    RearmAlarms();
-  }
   VERBENA_RETURN_IF_ERROR(listener.id.Listen(kBacklog));
   LogInfo("listening again on ", address.ToString(), ": ",
-          verbs::ToString(adapter.device().name(), listener.info.port));
+          verbs::ToString(listener.adapter->name(), listener.info.port));
   const std::lock_guard lock(mutex_);
   listeners_.push_back(std::move(listener));
   return absl::OkStatus();

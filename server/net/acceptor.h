@@ -112,6 +112,7 @@ class Acceptor {
   absl::Status BindAll(NetAddress* address);
   absl::Status SetUp(Listener& listener);
   absl::Status DescribeListener(const verbs::DeviceView& device, Listener& listener) const;
+  absl::StatusOr<Adapter*> AdapterFor(const verbs::CmId& id);
   Adapter* FindAdapter(const verbs::CmId& id);
   int TimeoutMillis() const;
   void Run();

@@ -60,10 +60,17 @@ QueueSet* Acceptor::ChooseQueues(Adapter& adapter) {
 
 void Acceptor::Admit(verbs::CmId id, const wire::ConnectData& hello,
                      const rdma_conn_param& offered) {
-  Adapter* const adapter = FindAdapter(id);
+  Adapter* adapter = FindAdapter(id);
   if (adapter == nullptr) {
-    Reject(id, wire::RejectReason::kResources, "the server does not use this device");
-    return;
+    // The connection manager's library opens a device anew when it has lost sight of it while
+    // others came or went. What is registered belongs to the old opening.
+    absl::StatusOr<Adapter*> made = AdapterFor(id);
+    if (!made.ok()) {
+      Reject(id, wire::RejectReason::kResources, std::string(made.status().message()));
+      return;
+    }
+    adapter = *made;
+    LogWarn("device ", adapter->name(), " has been opened anew by the connection manager");
   }
   if (!admission_->TryEnter()) {
     Reject(id, wire::RejectReason::kConnectionLimit,

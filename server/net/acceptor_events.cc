@@ -139,33 +139,42 @@ void Acceptor::RearmAlarms() {
   }
 }
 
-// The driver waits until everything on the device is let go.
+// The driver waits until everything on the device is let go, whichever context it is open with.
 void Acceptor::StartRemoval(ibv_context* context) {
   const auto found = std::find_if(adapters_.begin(), adapters_.end(), [&](const auto& adapter) {
     return adapter->device().context() == context && !adapter->leaving();
   });
   if (found == adapters_.end()) return;
-  Adapter& adapter = **found;
+  const std::string device = (*found)->name();
+  std::vector<Adapter*> leaving;
   std::vector<std::string> addresses;
+  uint64_t connections = 0;
   {
     const std::lock_guard lock(mutex_);
-    adapter.SetLeaving();
-    for (const Listener& listener : listeners_) {
-      if (listener.adapter != &adapter) continue;
-      missing_.push_back(listener.address);
-      addresses.push_back(listener.address.ToString());
+    for (const std::unique_ptr<Adapter>& adapter : adapters_) {
+      if (adapter->name() != device || adapter->leaving()) continue;
+      adapter->SetLeaving();
+      leaving.push_back(adapter.get());
+      connections += adapter->counters().connections.Get();
+      for (const Listener& listener : listeners_) {
+        if (listener.adapter != adapter.get()) continue;
+        missing_.push_back(listener.address);
+        addresses.push_back(listener.address.ToString());
+      }
     }
   }
   counters_.devices_removed.Add();
-  LogError("device ", adapter.name(), " is removed: its ", adapter.counters().connections.Get(),
+  LogError("device ", device, " is removed: its ", connections,
            " connections end, and nobody can connect to ", absl::StrJoin(addresses, ", "),
            " until it is back. The data stays.");
-  Unwatch(epoll_.get(), adapter.device().async_fd());
-  for (const auto& [connection, owner] : connections_) {
-    if (connection->queues->adapter != &adapter || connection->disconnecting) continue;
-    connection->worker->Post({WorkerMail::Kind::kDeviceRemoved, connection});
+  for (Adapter* adapter : leaving) {
+    Unwatch(epoll_.get(), adapter->device().async_fd());
+    for (const auto& [connection, owner] : connections_) {
+      if (connection->queues->adapter != adapter || connection->disconnecting) continue;
+      connection->worker->Post({WorkerMail::Kind::kDeviceRemoved, connection});
+    }
+    ContinueRemoval(*adapter);
   }
-  ContinueRemoval(adapter);
 }
 
 // Connections first, then the workers' queues, then the rest.
@@ -199,6 +208,7 @@ void Acceptor::FinishRemoval(Adapter& adapter) {
     gone = std::move(*found);
     adapters_.erase(found);
   }
+  const verbs::CmId anchor = gone->TakeAnchor();
   gone.reset();
   // The ids keep the context alive, so its files are closed before they go.
   verbs::CloseFilesOfRemoved(device);

@@ -62,11 +62,13 @@ DeviceLimits LimitsOf(const verbs::DeviceView& device, const ibv_device_attr& at
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Adapter>> Adapter::Create(const verbs::DeviceView& device,
+absl::StatusOr<std::unique_ptr<Adapter>> Adapter::Create(verbs::CmId anchor,
                                                          const QueueOptions& options,
                                                          const Slice& slice) {
   std::unique_ptr<Adapter> adapter(new Adapter);
-  adapter->device_ = device;
+  adapter->device_ = anchor.device();
+  adapter->anchor_ = std::move(anchor);
+  const verbs::DeviceView& device = adapter->device_;
   VERBENA_RETURN_IF_ERROR(verbs::SetNonBlocking(device.async_fd()));
   VERBENA_ASSIGN_OR_RETURN(adapter->attributes_, device.Query());
   const DeviceLimits limits = LimitsOf(device, adapter->attributes_, options);

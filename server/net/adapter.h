@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "common/verbs/cm.h"
 #include "common/verbs/completion.h"
 #include "common/verbs/device.h"
 #include "server/net/counters.h"
@@ -60,9 +62,9 @@ struct QueueSet {
 
 class Adapter {
  public:
-  // `device` must outlive the adapter. The slice is registered for local writes and remote reads,
-  // and for nothing else.
-  static absl::StatusOr<std::unique_ptr<Adapter>> Create(const verbs::DeviceView& device,
+  // `anchor` is bound to an address of the device: while it lives, the connection manager keeps the
+  // device open. The slice is registered for local writes and remote reads, and for nothing else.
+  static absl::StatusOr<std::unique_ptr<Adapter>> Create(verbs::CmId anchor,
                                                          const QueueOptions& options,
                                                          const Slice& slice);
 
@@ -80,6 +82,8 @@ class Adapter {
   // The device is being removed: no new connections. The acceptor's.
   bool leaving() const { return leaving_; }
   void SetLeaving() { leaving_ = true; }
+  // To be destroyed after the adapter.
+  verbs::CmId TakeAnchor() { return std::move(anchor_); }
 
   // By the acceptor's thread.
   struct Counters {
@@ -97,6 +101,7 @@ class Adapter {
   absl::Status MakeQueues(const QueueOptions& options);
   absl::StatusOr<std::unique_ptr<QueueSet>> MakeQueueSet(int worker);
 
+  verbs::CmId anchor_;  // destroyed last
   verbs::DeviceView device_;
   bool leaving_ = false;
   ibv_device_attr attributes_{};
