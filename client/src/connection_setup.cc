@@ -82,11 +82,16 @@ absl::StatusOr<std::unique_ptr<Connection::Impl>> Connection::Impl::Connect(
   endpoint_options.deadline = MonotonicNanos() + Nanos(options.connect_timeout);
   VERBENA_ASSIGN_OR_RETURN(endpoint_options.session, RandomSession());
   VERBENA_ASSIGN_OR_RETURN(
-      verbs::VerbsApi * api,
+      const client::FabricChoice fabric,
       client::ChooseFabric(options.fabric, endpoint_options.server, options.connect_timeout));
-  VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint,
-                           Endpoint::Connect(*api, endpoint_options));
-  std::unique_ptr<Impl> impl(new Impl(std::move(endpoint), options));
+  absl::StatusOr<std::unique_ptr<Endpoint>> endpoint =
+      Endpoint::Connect(*fabric.api, endpoint_options);
+  if (absl::IsUnavailable(endpoint.status()) && !fabric.why_not_verbs.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat(endpoint.status().message(), " (Fabric verbs: ", fabric.why_not_verbs, ".)"));
+  }
+  VERBENA_RETURN_IF_ERROR(endpoint.status());
+  std::unique_ptr<Impl> impl(new Impl(*std::move(endpoint), options));
   VERBENA_RETURN_IF_ERROR(impl->Greet(endpoint_options.deadline));
   return impl;
 }

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +14,7 @@
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
 #include "common/verbs/errors.h"
+#include "common/verbs/local_devices.h"
 
 namespace verbena::client {
 namespace {
@@ -18,7 +22,55 @@ namespace {
 // Inline sends: the most that is asked for first; devices that have less get less.
 constexpr uint32_t kInlineWishes[] = {256, 64, 0};
 
+// In terms of connecting: verbs call many things invalid or not found that the caller did not name.
+absl::Status OfConnecting(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+      return absl::UnavailableError(status.message());
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kAlreadyExists:
+      return absl::FailedPreconditionError(status.message());
+    default:
+      return status;
+  }
+}
+
+// How many endpoints use each context. Never destroyed: threads may outlive main.
+struct ContextUsers {
+  static ContextUsers& Get() {
+    static ContextUsers& users = *new ContextUsers;
+    return users;
+  }
+  std::mutex mutex;
+  std::map<const ibv_context*, int> count;
+};
+
 }  // namespace
+
+ContextUse::ContextUse(const verbs::DeviceView& device) : device_(device) {
+  const std::lock_guard lock(ContextUsers::Get().mutex);
+  ++ContextUsers::Get().count[device_.context()];
+}
+
+ContextUse& ContextUse::operator=(ContextUse&& other) noexcept {
+  if (this != &other) {
+    End();
+    device_ = std::exchange(other.device_, {});
+  }
+  return *this;
+}
+
+bool ContextUse::End() {
+  if (!device_.valid()) return false;
+  const ibv_context* const context = std::exchange(device_, {}).context();
+  ContextUsers& users = ContextUsers::Get();
+  const std::lock_guard lock(users.mutex);
+  const auto it = users.count.find(context);
+  if (--it->second > 0) return false;
+  users.count.erase(it);
+  return true;
+}
 
 absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Begin(verbs::VerbsApi& api,
                                                           const EndpointOptions& options,
@@ -28,6 +80,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Begin(verbs::VerbsApi& api,
   endpoint->connect_options_ = options.connect;
   *kind = ConnectAnswer::Kind::kRefused;
   absl::Status status = endpoint->Resolve(options);
+  if (!status.ok()) status = endpoint->WithDevices(status, options.server);
   if (status.ok()) status = endpoint->MakePlan(options.operations);
   if (status.ok()) status = endpoint->MakeMemory(options.operations);
   if (status.ok()) status = endpoint->MakeQueues();
@@ -35,7 +88,20 @@ absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Begin(verbs::VerbsApi& api,
   if (status.ok()) status = AskInTime(endpoint, options);
   if (status.ok()) return endpoint;
   if (absl::IsDeadlineExceeded(status)) *kind = ConnectAnswer::Kind::kAgain;
-  return status;
+  return OfConnecting(status);
+}
+
+// Where the route to the server has no device: which routes have one.
+absl::Status Endpoint::WithDevices(const absl::Status& status, const NetAddress& server) {
+  const int error = verbs::ErrnoOf(status).value_or(0);
+  const bool no_route = verbs::IsNoDevice(status) || error == ENETUNREACH ||
+                        error == EHOSTUNREACH || error == EADDRNOTAVAIL;
+  if (!no_route || verbs::IsSoft(api_) || !cm_channel_.valid()) return status;
+  return absl::UnavailableError(absl::StrCat(
+      "fabric ", fabric(), ": no RDMA device of this machine leads to ", server.host(), " (",
+      std::strerror(error), "); ", verbs::AddressesWithDeviceText(cm_channel_),
+      ". The server's address must be in the network of one of them; for a server on this machine "
+      "without a device use --fabric=soft"));
 }
 
 // What a device has no room for does not say of what there may be how much.
@@ -81,6 +147,7 @@ absl::Status Endpoint::Resolve(const EndpointOptions& options) {
   VERBENA_RETURN_IF_ERROR(
       WaitFor(RDMA_CM_EVENT_ROUTE_RESOLVED, options.deadline, "finding the route to"));
   device_name_ = cm_id_.device().name();
+  context_use_ = ContextUse(cm_id_.device());
   return absl::OkStatus();
 }
 
@@ -162,6 +229,7 @@ absl::Status Endpoint::CheckEvents() {
   VERBENA_ASSIGN_OR_RETURN(std::optional<verbs::CmEvent> event, cm_channel_.TryGetEvent());
   while (event.has_value()) {
     const rdma_cm_event_type type = event->type();
+    if (type == RDMA_CM_EVENT_DEVICE_REMOVAL) removed_ = true;
     if (type == RDMA_CM_EVENT_DISCONNECTED) {
       return absl::UnavailableError(
           absl::StrCat("the server at ", server_, " is gone: it ended the connection or has died"));
@@ -193,12 +261,21 @@ void Endpoint::ReleaseDevice() {
   completion_channel_ = {};
   memory_region_ = {};
   pd_ = {};
+  // Removing waits for the context's files, which the connection manager's library keeps open.
+  if (context_use_.End() && removed_) verbs::CloseFilesOfRemoved(cm_id_.device());
   cm_id_ = {};
 }
 
 void Endpoint::Break() {
   if (broken_ || !qp_.valid()) return;
   broken_ = true;
+  // That the device is being removed may stand behind the news that the connection has ended.
+  pollfd fd = {cm_channel_.fd(), POLLIN, 0};
+  while (!removed_ && poll(&fd, 1, 0) > 0) {
+    const absl::StatusOr<std::optional<verbs::CmEvent>> event = cm_channel_.TryGetEvent();
+    if (!event.ok() || !event->has_value()) break;
+    removed_ = (*event)->type() == RDMA_CM_EVENT_DEVICE_REMOVAL;
+  }
   // Both may fail on a connection that has ended by itself; that is what is wanted.
   qp_.ToError().IgnoreError();
   if (connected_) cm_id_.Disconnect().IgnoreError();

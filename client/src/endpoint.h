@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -54,6 +55,23 @@ struct ConnectAnswer {
   };
   Kind kind = Kind::kNone;
   absl::Status status;  // why, of the last three
+};
+
+// A device context that an endpoint uses. The connection manager shares one among all ids of a
+// process on the device. Thread-safe.
+class ContextUse {
+ public:
+  ContextUse() = default;
+  explicit ContextUse(const verbs::DeviceView& device);
+  ContextUse(ContextUse&& other) noexcept : device_(std::exchange(other.device_, {})) {}
+  ContextUse& operator=(ContextUse&& other) noexcept;
+  ~ContextUse() { End(); }
+
+  // True if no other endpoint of the process uses it.
+  bool End();
+
+ private:
+  verbs::DeviceView device_;
 };
 
 class Endpoint {
@@ -172,6 +190,7 @@ class Endpoint {
   ConnectAnswer OnRejected(const verbs::CmEvent& event) const;
   absl::Status NobodyListens() const;
   absl::Status WithLimits(const absl::Status& status) const;
+  absl::Status WithDevices(const absl::Status& status, const NetAddress& server);
 
   verbs::VerbsApi& api_;
   std::string server_;
@@ -196,6 +215,7 @@ class Endpoint {
   SharedMemory memory_;
   verbs::CmChannel cm_channel_;
   verbs::CmId cm_id_;
+  ContextUse context_use_;
   verbs::ProtectionDomain pd_;
   verbs::MemoryRegion memory_region_;
   verbs::CompletionChannel completion_channel_;
@@ -203,6 +223,7 @@ class Endpoint {
   verbs::QueuePair qp_;
   bool connected_ = false;
   bool broken_ = false;
+  bool removed_ = false;  // the device is being removed
 };
 
 }  // namespace verbena::client

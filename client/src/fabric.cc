@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/macros.h"
 #include "common/base/text.h"
 #include "common/softverbs/softverbs.h"
@@ -45,20 +46,21 @@ absl::Status CheckRdmaRoute(const NetAddress& address, std::chrono::milliseconds
 
 }  // namespace
 
-absl::StatusOr<verbs::VerbsApi*> ChooseFabric(std::string_view fabric, const NetAddress& address,
-                                              std::chrono::milliseconds timeout) {
-  if (scoped_fabric != nullptr) return scoped_fabric;
-  if (fabric == "verbs") return &verbs::RdmaCoreVerbs();
-  if (fabric == "soft") return &softverbs::SoftVerbs();
+absl::StatusOr<FabricChoice> ChooseFabric(std::string_view fabric, const NetAddress& address,
+                                          std::chrono::milliseconds timeout) {
+  if (scoped_fabric != nullptr) return FabricChoice{scoped_fabric, {}};
+  if (fabric == "verbs") return FabricChoice{&verbs::RdmaCoreVerbs(), {}};
+  if (fabric == "soft") return FabricChoice{&softverbs::SoftVerbs(), {}};
   if (fabric != "auto") {
     return absl::InvalidArgumentError(
         absl::StrCat("fabric is \"", ToAbsl(fabric), "\"; it must be auto, verbs or soft"));
   }
   const absl::Status route = CheckRdmaRoute(address, timeout);
-  if (route.ok()) return &verbs::RdmaCoreVerbs();
-  if (address.IsLocal()) return &softverbs::SoftVerbs();
+  if (route.ok()) return FabricChoice{&verbs::RdmaCoreVerbs(), {}};
+  const std::string why(absl::StripSuffix(route.message(), "."));
+  if (address.IsLocal()) return FabricChoice{&softverbs::SoftVerbs(), why};
   return absl::UnavailableError(
-      absl::StrCat("no fabric reaches ", address.ToString(), ": verbs: ", route.message(),
+      absl::StrCat("no fabric reaches ", address.ToString(), ": verbs: ", why,
                    "; soft (the software device): ", address.host(),
                    " is not an address of this machine, and the software device needs the server "
                    "on the same one"));

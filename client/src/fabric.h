@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -10,12 +11,17 @@
 
 namespace verbena::client {
 
+struct FabricChoice {
+  verbs::VerbsApi* api = nullptr;
+  std::string why_not_verbs;  // where "auto" has taken the software device
+};
+
 // The table for `fabric` ("verbs", "soft" or "auto"; InvalidArgument for anything else) and a
 // server at `address`. "auto" asks the connection manager for the route, which may take up to
 // `timeout`: verbs if it leads over an RDMA device, else soft if the address is this machine's,
 // else Unavailable with the reasons against both.
-absl::StatusOr<verbs::VerbsApi*> ChooseFabric(std::string_view fabric, const NetAddress& address,
-                                              std::chrono::milliseconds timeout);
+absl::StatusOr<FabricChoice> ChooseFabric(std::string_view fabric, const NetAddress& address,
+                                          std::chrono::milliseconds timeout);
 
 // While one exists, ChooseFabric answers `api` to the thread that made it: the seam for tables that
 // fail calls or lower limits (fault_verbs.h, limited_verbs.h). They do not nest.

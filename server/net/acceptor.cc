@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/verbs/errors.h"
+#include "common/verbs/local_devices.h"
 #include "server/net/epoll.h"
 #include "server/net/listening.h"
 
@@ -63,7 +64,7 @@ absl::Status Acceptor::BindAll(NetAddress* address) {
   std::vector<std::string> without;
   for (NetAddress& each : AddressesToListenOn(*api_, *address)) {
     each.set_port(address->port());
-    absl::StatusOr<verbs::CmId> id = BindToDevice(channel_, each);
+    absl::StatusOr<verbs::CmId> id = verbs::BindToDevice(channel_, each);
     if (!id.ok()) {
       if (!MeansNoDevice(id.status())) return id.status();
       if (!address->IsWildcard()) without.emplace_back(id.status().message());
@@ -84,7 +85,7 @@ absl::Status Acceptor::SetUp(Listener& listener) {
   if (!listener.id.device().valid()) {
     // The software device is one for all addresses; an id on any of them has its context.
     VERBENA_ASSIGN_OR_RETURN(const NetAddress loopback, NetAddress::Parse("127.0.0.1:0"));
-    VERBENA_ASSIGN_OR_RETURN(listener.anchor, BindToDevice(channel_, loopback));
+    VERBENA_ASSIGN_OR_RETURN(listener.anchor, verbs::BindToDevice(channel_, loopback));
   }
   const verbs::CmId& with_device = listener.anchor.valid() ? listener.anchor : listener.id;
   VERBENA_RETURN_IF_ERROR(DescribeListener(with_device.device(), listener));
@@ -149,7 +150,7 @@ Adapter* Acceptor::FindAdapter(const verbs::CmId& id) {
     if (adapter->leaving()) continue;
     if (view.valid() && adapter->device().context() == view.context()) return adapter.get();
     // One software device, whatever context its ids have.
-    if (IsSoft(*api_)) return adapter.get();
+    if (verbs::IsSoft(*api_)) return adapter.get();
   }
   return nullptr;
 }
@@ -213,7 +214,7 @@ absl::Status Acceptor::Start(std::vector<Worker*> workers, Admission* admission)
 absl::Status Acceptor::ListenAgain(const NetAddress& address) {
   Listener listener;
   listener.address = address;
-  VERBENA_ASSIGN_OR_RETURN(listener.id, BindToDevice(channel_, address));
+  VERBENA_ASSIGN_OR_RETURN(listener.id, verbs::BindToDevice(channel_, address));
   VERBENA_RETURN_IF_ERROR(SetUp(listener));
   VERBENA_RETURN_IF_ERROR(listener.id.Listen(kBacklog));
   LogInfo("listening again on ", address.ToString(), ": ",

@@ -11,9 +11,6 @@
 
 namespace verbena::net {
 
-// Whether the fabric is the software device, which has all of the host's addresses.
-bool IsSoft(const verbs::VerbsApi& api);
-
 // Whether a failed bind says that there is no device for the address, rather than that something
 // is wrong with it.
 bool MeansNoDevice(const absl::Status& status);
@@ -22,12 +19,6 @@ bool MeansNoDevice(const absl::Status& status);
 // fabric of devices each of the machine's own, since a listener on a wildcard has no device. As
 // with TCP, [::] stands for IPv4 too.
 std::vector<NetAddress> AddressesToListenOn(const verbs::VerbsApi& api, const NetAddress& address);
-
-// An id bound to an address. NotFound: no device has it.
-absl::StatusOr<verbs::CmId> BindToDevice(verbs::CmChannel& channel, const NetAddress& address);
-
-// Of this machine's addresses, those that a device has, with its name: "192.168.77.1 (rxe0)".
-std::vector<std::string> AddressesWithDevice(verbs::CmChannel& channel);
 
 // The error for an address (or all of a wildcard's: `reasons`) without a device: says which
 // addresses have one, or why none can be used. `channel` may be not valid().

@@ -177,15 +177,15 @@ bool ServerLook::FindFabric() {
     Fail("server_route", std::string(api.status().message()), DeviceAddresses(context_));
     return false;
   }
-  fabric_ = (*api)->fabric();
-  if (*api == &context_.soft) {
+  fabric_ = api->api->fabric();
+  if (api->api == &context_.soft) {
     Ok("server_route", address_.IsLoopback()
                            ? "over the software device: the address is this host's loopback"
                            : "over the software device, which reaches servers on this host only");
     return true;
   }
   const auto route = FindRoute(
-      **api, address_, static_cast<int>(context_.options.connection.connect_timeout.count()));
+      *api->api, address_, static_cast<int>(context_.options.connection.connect_timeout.count()));
   if (!route.ok()) {
     Fail("server_route", std::string(route.status().message()),
          absl::StrCat("the route (ip route get ", address_.host(),
