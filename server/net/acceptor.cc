@@ -113,7 +113,7 @@ absl::StatusOr<Adapter*> Acceptor::AdapterFor(const verbs::CmId& id) {
   }
   NetAddress own = id.local_address();
   own.set_port(0);
-  VERBENA_ASSIGN_OR_RETURN(verbs::CmId anchor, BindToDevice(channel_, own));
+  VERBENA_ASSIGN_OR_RETURN(verbs::CmId anchor, verbs::BindToDevice(channel_, own));
   VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<Adapter> made,
                            Adapter::Create(std::move(anchor), options_, slice_));
   Adapter* const adapter = made.get();
