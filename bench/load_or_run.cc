@@ -47,7 +47,8 @@ ServerFacts AskServer(Connection& connection) {
 }
 
 int Complain(const absl::Status& status) {
-  std::fprintf(stderr, "verbena-bench: %s\n", status.ToString().c_str());
+  std::fprintf(stderr, "verbena-bench: %s\n",
+               status.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
   return kExitConnection;
 }
 

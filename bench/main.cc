@@ -36,7 +36,8 @@ int RawTarget(int argc, char** argv) {
   options.listen = *address;
   const absl::Status status = ServeRawTarget(options);
   if (!status.ok()) {
-    std::fprintf(stderr, "verbena-bench raw-target: %s\n", status.ToString().c_str());
+    std::fprintf(stderr, "verbena-bench raw-target: %s\n",
+                 status.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
     return kExitConnection;
   }
   return kExitOk;

@@ -26,28 +26,16 @@ constexpr uint32_t kMaxResponseBuffers = 1024;
 constexpr uint64_t kOwnDescriptors = 32;
 constexpr uint64_t kWorkerDescriptors = 8;
 
-uint32_t Limit(int value) { return static_cast<uint32_t>(std::max(value, 0)); }
-
 uint64_t OpenDescriptors() {
   std::error_code error;
   const std::filesystem::directory_iterator open("/proc/self/fd", error);
   return error ? 0 : static_cast<uint64_t>(std::distance(begin(open), end(open)));
 }
 
-DeviceLimits LimitsOf(const verbs::DeviceView& device, const ibv_device_attr& attr,
-                      const QueueOptions& options) {
-  DeviceLimits limits = {.name = device.name(),
-                         .max_qp = Limit(attr.max_qp),
-                         .max_qp_wr = Limit(attr.max_qp_wr),
-                         .max_sge = Limit(attr.max_sge),
-                         .max_cq = Limit(attr.max_cq),
-                         .max_cqe = Limit(attr.max_cqe),
-                         .max_srq = Limit(attr.max_srq),
-                         .max_srq_wr = Limit(attr.max_srq_wr),
-                         .max_srq_sge = Limit(attr.max_srq_sge),
-                         .max_mr = Limit(attr.max_mr),
-                         .max_mr_size = attr.max_mr_size,
-                         .max_pd = Limit(attr.max_pd)};
+// And what is left of this process's file descriptors.
+DeviceLimits LimitsHere(const verbs::DeviceView& device, const ibv_device_attr& attr,
+                        const QueueOptions& options) {
+  DeviceLimits limits = LimitsOf(device.name(), attr);
   rlimit files{};
   const uint32_t each = device.api().descriptors_per_connection();
   if (each > 0 && getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY) {
@@ -71,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Adapter>> Adapter::Create(verbs::CmId anchor,
   const verbs::DeviceView& device = adapter->device_;
   VERBENA_RETURN_IF_ERROR(verbs::SetNonBlocking(device.async_fd()));
   VERBENA_ASSIGN_OR_RETURN(adapter->attributes_, device.Query());
-  const DeviceLimits limits = LimitsOf(device, adapter->attributes_, options);
+  const DeviceLimits limits = LimitsHere(device, adapter->attributes_, options);
   VERBENA_ASSIGN_OR_RETURN(adapter->plan_, PlanQueues(limits, options));
   VERBENA_ASSIGN_OR_RETURN(adapter->pd_, verbs::ProtectionDomain::Create(device));
   if (const absl::Status status = adapter->RegisterSlice(slice); !status.ok()) {

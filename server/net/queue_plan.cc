@@ -1,7 +1,10 @@
 #include "server/net/queue_plan.h"
 
+#include <infiniband/verbs.h>
+
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/macros.h"
@@ -246,6 +249,22 @@ std::string QueuePlan::Describe() const {
   return absl::StrCat(receiving, ", CQ ", receive_cq_depth, " (receive) and ", send_cq_depth,
                       " (send, for ", connections_per_cq, " connections), QP ", send_depth,
                       "; window ", window);
+}
+
+DeviceLimits LimitsOf(std::string name, const ibv_device_attr& attr) {
+  const auto limit = [](int value) { return static_cast<uint32_t>(std::max(value, 0)); };
+  return {.name = std::move(name),
+          .max_qp = limit(attr.max_qp),
+          .max_qp_wr = limit(attr.max_qp_wr),
+          .max_sge = limit(attr.max_sge),
+          .max_cq = limit(attr.max_cq),
+          .max_cqe = limit(attr.max_cqe),
+          .max_srq = limit(attr.max_srq),
+          .max_srq_wr = limit(attr.max_srq_wr),
+          .max_srq_sge = limit(attr.max_srq_sge),
+          .max_mr = limit(attr.max_mr),
+          .max_mr_size = attr.max_mr_size,
+          .max_pd = limit(attr.max_pd)};
 }
 
 absl::StatusOr<QueuePlan> PlanQueues(const DeviceLimits& device, const QueueOptions& options) {

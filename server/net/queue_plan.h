@@ -19,6 +19,8 @@
 
 #include "absl/status/statusor.h"
 
+struct ibv_device_attr;
+
 namespace verbena::net {
 
 // Bytes of a request or response at most. An odd number of cache lines, so that the heads of
@@ -72,6 +74,9 @@ struct DeviceLimits {
   uint64_t descriptors = 0;
   uint64_t descriptor_limit = 0;  // RLIMIT_NOFILE, for people
 };
+
+// What ibv_query_device says of the device `name`; nothing about file descriptors.
+DeviceLimits LimitsOf(std::string name, const ibv_device_attr& attr);
 
 // What the user asks for; 0 leaves it to the server, except for `workers`.
 struct QueueOptions {

@@ -181,6 +181,47 @@ TEST_F(ClientTest, ValuesOfAllSizes) {
 }
 
 // Answered by the server's CPU: values that fit a message, and locations of those that do not.
+// Each connection has its own: what arrives at once must find as many receives as were granted.
+TEST(ServerWithoutSharedReceiveQueues, TakesBurstsOfSeveralClients) {
+  auto server = ServerProcess::Start({"--srq=off"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  constexpr size_t kClients = 3;
+  const int keys = testing::Scaled(500);
+  std::vector<std::unique_ptr<Connection>> clients;
+  size_t stored = 0;
+  for (size_t c = 0; c < kClients; ++c) {
+    auto client = Connection::Connect((*server)->address(), TestOptions());
+    ASSERT_TRUE(client.ok()) << client.status();
+    clients.push_back(*std::move(client));
+  }
+  const auto key = [](size_t client, int i) {
+    return std::to_string(client) + "-" + std::to_string(i);
+  };
+  for (int i = 0; i < keys; ++i) {
+    for (size_t c = 0; c < kClients; ++c) {
+      while (clients[c]->in_flight() >= TestOptions().depth) clients[c]->Poll();
+      ASSERT_TRUE(clients[c]
+                      ->SubmitPut(key(c, i), key(c, i),
+                                  [&](const absl::Status& status, const ChangeResult&) {
+                                    EXPECT_TRUE(status.ok()) << status;
+                                    ++stored;
+                                  })
+                      .ok());
+    }
+  }
+  for (const auto& client : clients) client->Drain();
+  EXPECT_EQ(stored, kClients * static_cast<size_t>(keys));
+  // Each reads what its neighbour has written.
+  std::string value;
+  for (int i = 0; i < keys; ++i) {
+    for (size_t c = 0; c < kClients; ++c) {
+      const std::string written = key((c + 1) % kClients, i);
+      ASSERT_TRUE(clients[c]->Get(written, &value).ok());
+      EXPECT_EQ(value, written);
+    }
+  }
+}
+
 TEST_F(ClientTest, WithoutOneSidedReads) {
   Options options = TestOptions();
   options.one_sided_reads = false;

@@ -48,8 +48,9 @@ filter() {
     lossy:client_integration_test) printf -- '-*.ValuesOfAllSizes:*.WithoutOneSidedReads:*.ManyKeys*' ;;
     lossy:client_faults_test) printf '*UnderReadsOnly:*UnderAWait:*Frozen*:*InOrder' ;;
     lossy:server_test) printf 'Misuse.GrantGrows*:Misuse.CreditsOf*:Signals/*/0' ;;
-    lossy:cli_test | lossy:bench_integration_test) ;;
+    lossy:cli_test | lossy:bench_integration_test | lossy:connect_attempts_test) ;;
     *:client_integration_test | *:applied_once_test | *:consistency_test) printf '*' ;;
+    *:connect_attempts_test) printf '*' ;;
     *:client_faults_test) printf -- '-*OutOfMemory*:*ConnectingToAFrozen*' ;;
     *:server_test)
       printf -- 'Misuse.*:Signals/*:ServerInfo.*:ServerStart.Banner*:ServerStart.PortInUse'
@@ -64,8 +65,8 @@ filter() {
 dropped() { tc -s qdisc show | sed -n '/netem/,$s/.*dropped \([0-9]*\).*/\1/p' | head -n 1; }
 
 PROGRAMS=(
-  client_integration_test client_faults_test applied_once_test consistency_test server_test cli_test
-  bench_integration_test
+  client_integration_test client_faults_test connect_attempts_test applied_once_test
+  consistency_test server_test cli_test bench_integration_test
 )
 
 run_program() {

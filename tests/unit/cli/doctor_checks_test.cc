@@ -182,22 +182,6 @@ TEST_F(DoctorChecks, OpenFiles) {
   EXPECT_THAT(check.remedy, HasSubstr("LimitNOFILE"));
 }
 
-net::DeviceLimits LimitsOf(const ibv_device_attr& attr) {
-  const auto limit = [](int value) { return static_cast<uint32_t>(value); };
-  return {.name = "mlx5_0",
-          .max_qp = limit(attr.max_qp),
-          .max_qp_wr = limit(attr.max_qp_wr),
-          .max_sge = limit(attr.max_sge),
-          .max_cq = limit(attr.max_cq),
-          .max_cqe = limit(attr.max_cqe),
-          .max_srq = limit(attr.max_srq),
-          .max_srq_wr = limit(attr.max_srq_wr),
-          .max_srq_sge = limit(attr.max_srq_sge),
-          .max_mr = limit(attr.max_mr),
-          .max_mr_size = attr.max_mr_size,
-          .max_pd = limit(attr.max_pd)};
-}
-
 TEST_F(DoctorChecks, LimitsOfDevices) {
   struct Case {
     std::function<void(ibv_device_attr&)> lower;
@@ -231,7 +215,7 @@ TEST_F(DoctorChecks, LimitsOfDevices) {
     EXPECT_FALSE(check.remedy.empty());
     // What the doctor calls a failure is what a server refuses.
     if (c.of_queues) {
-      const auto plan = net::PlanQueues(LimitsOf(attr), {});
+      const auto plan = net::PlanQueues(net::LimitsOf("mlx5_0", attr), {});
       EXPECT_EQ(plan.ok(), c.status != Status::kFail) << plan.status();
     }
   }
@@ -239,7 +223,8 @@ TEST_F(DoctorChecks, LimitsOfDevices) {
 
 // What the doctor asks for is what the server plans.
 TEST_F(DoctorChecks, NeedsAreTheServers) {
-  const auto plan = net::PlanQueues(LimitsOf(machine_.verbs().Add("large").attributes), {});
+  const auto plan =
+      net::PlanQueues(net::LimitsOf("large", machine_.verbs().Add("large").attributes), {});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(kServerReceives, plan->receives);
   EXPECT_EQ(kWindow, plan->window);
