@@ -289,6 +289,20 @@ bool ChangeScope::Find(std::string_view key) {
   }
 }
 
+bool ChangeScope::FindBlock(uint64_t offset) {
+  for (Bucket* bucket = primary_;;) {
+    for (uint32_t i = 0; i < layout::kSlotsPerBucket; ++i) {
+      const Slot slot = bucket->slots[i];
+      if (slot.empty() || slot.offset() != offset) continue;
+      slot_word_ = SlotWord(bucket, i);
+      found_in_ = bucket;
+      return true;
+    }
+    if (bucket->header.link() == 0) return false;
+    bucket = index_.BucketAt(segment_ + layout::OverflowOffset(bucket->header.link()));
+  }
+}
+
 layout::ItemHeader ChangeScope::item() const {
   layout::ItemHeader header;
   std::memcpy(&header, block(), sizeof(header));

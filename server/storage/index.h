@@ -128,6 +128,9 @@ class ChangeScope {
   // Looks for the key's item. After true, slot() and what follows it may be used.
   bool Find(std::string_view key);
 
+  // Looks for the slot that names the block at `offset`. True and false as from Find.
+  bool FindBlock(uint64_t offset);
+
   layout::Slot slot() const { return {*slot_word_}; }
   uint8_t* block() const { return index_.region_.At(slot().offset()); }
   layout::ItemHeader item() const;

@@ -1,7 +1,5 @@
 #include "server/storage/store.h"
 
-#include <array>
-#include <atomic>
 #include <cassert>
 #include <cstring>
 #include <utility>
@@ -13,17 +11,13 @@
 #include "server/storage/allocator.h"
 #include "server/storage/index.h"
 #include "server/storage/publish.h"
+#include "server/storage/store_worker.h"
 
 namespace verbena::storage {
 namespace {
 
 using layout::ItemHeader;
 using layout::KeyHash;
-
-// Items up to this size are put together in private memory, hashed there and copied under the lock
-// over the old one. Larger ones are written to a new block ahead of the lock, so that neither the
-// lock nor the time in which readers find no valid item grows with the value.
-constexpr uint64_t kMaxStaged = 4096;
 
 constexpr uint64_t kBodyOffset = sizeof(ItemHeader);
 
@@ -54,28 +48,7 @@ void StoreHeader(uint8_t* block, const ItemHeader& header) {
                sizeof(header) - kCheckSize);
 }
 
-// A counter that one thread changes and others read.
-class WorkerCounter {
- public:
-  void Add(uint64_t n) {
-    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  }
-  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<uint64_t> value_{0};
-};
-
 }  // namespace
-
-// What a worker has for itself. `items` and `live_bytes` wrap below 0 where one worker deletes what
-// others put; the sum over all workers is right.
-struct alignas(128) Store::Worker {
-  WorkerCounter items;
-  WorkerCounter live_bytes;
-  WorkerCounter failed_allocations;
-  alignas(64) std::array<uint8_t, kMaxStaged> staging;
-};
 
 PreparedPut::PreparedPut(PreparedPut&& other) noexcept { *this = std::move(other); }
 
@@ -106,8 +79,8 @@ uint64_t PreparedPut::value_offset() const { return slot_.offset() + kBodyOffset
 Store::Store(Region region, const StoreOptions& options)
     : region_(std::move(region)),
       options_(options),
-      allocator_(std::make_unique<Allocator>(region_, options.workers)),
-      workers_(std::make_unique<Worker[]>(static_cast<size_t>(options.workers))) {}
+      allocator_(std::make_unique<Allocator>(region_, options.workers + 1)),
+      workers_(std::make_unique<Worker[]>(static_cast<size_t>(options.workers + 1))) {}
 
 Store::~Store() = default;
 
@@ -142,7 +115,7 @@ absl::Status Store::CheckSizes(std::string_view key, uint64_t value_len) const {
 
 absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,
                                      std::span<const uint8_t> value, uint16_t flags) {
-  assert(worker >= 0 && worker < options_.workers);
+  assert(worker >= 0 && worker <= options_.workers);
   VERBENA_RETURN_IF_ERROR(CheckSizes(key, value.size()));
   const KeyHash hash = index_->Hash(key);
   const uint64_t size = layout::ItemSize(key.size(), value.size());
@@ -257,7 +230,7 @@ absl::StatusOr<PreparedPut> Store::PreparePut(int worker, std::string_view key,
 
 absl::StatusOr<PreparedPut> Store::PreparePutInto(int worker, std::string_view key,
                                                   uint64_t value_len, uint16_t flags) {
-  assert(worker >= 0 && worker < options_.workers);
+  assert(worker >= 0 && worker <= options_.workers);
   VERBENA_RETURN_IF_ERROR(CheckSizes(key, value_len));
   return PrepareBlock(worker, index_->Hash(key), key, value_len, flags);
 }
@@ -295,6 +268,7 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
     const uint64_t check = layout::CombineChecks(
         layout::HeaderCheck(header, put.slot_.offset(), region_.hash_seed()), put.body_check_);
     if (!existed) {
+      for (ItemListener* listener : listeners_) listener->OnInserted(put.hash_, key, put.slot_);
       scope.Insert(put.slot_, check);
       scope.Release();
       worker.items.Add(1);
@@ -304,6 +278,7 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
       const layout::Slot old = scope.slot();
       const uint32_t old_value_len = scope.item().value_len;
       scope.Replace(put.slot_, check);
+      TellMoved(put.hash_, block, old, put.slot_, /*changed=*/true);
       scope.Release();
       worker.live_bytes.Add(uint64_t{put.value_len_} - old_value_len);
       put.slot_ = old;  // freed instead, when `put` goes
@@ -329,7 +304,7 @@ absl::StatusOr<GetResult> Store::Get(int worker, std::string_view key, std::stri
 
 template <typename CopyOut>
 absl::StatusOr<GetResult> Store::GetWith(int worker, std::string_view key, CopyOut copy_out) {
-  assert(worker >= 0 && worker < options_.workers);
+  assert(worker >= 0 && worker <= options_.workers);
   static_cast<void>(worker);
   VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
   const KeyHash hash = index_->Hash(key);
@@ -349,30 +324,25 @@ absl::StatusOr<GetResult> Store::GetWith(int worker, std::string_view key, CopyO
 }
 
 absl::StatusOr<DeleteResult> Store::Delete(int worker, std::string_view key) {
-  assert(worker >= 0 && worker < options_.workers);
+  assert(worker >= 0 && worker <= options_.workers);
   VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
   const KeyHash hash = index_->Hash(key);
   index_->Prefetch(hash);
   ChangeScope scope(*index_, hash);
   if (!scope.Find(key)) return DeleteResult{};
-  const layout::Slot old = scope.slot();
-  const ItemHeader header = scope.item();
-  scope.Remove();
-  scope.Release();
-  allocator_->Free(worker, {old.offset(), old.size_class()});
-  Worker& own = workers_[static_cast<size_t>(worker)];
-  own.items.Add(~uint64_t{0});
-  own.live_bytes.Add(-(uint64_t{header.key_len} + header.value_len));
-  return DeleteResult{true, header.version};
+  const uint64_t version = scope.item().version;
+  RemoveFound(scope, worker, hash);
+  return DeleteResult{true, version};
 }
 
 StoreStats Store::Stats() const {
   StoreStats stats;
-  for (int i = 0; i < options_.workers; ++i) {
+  for (int i = 0; i <= options_.workers; ++i) {
     const Worker& worker = workers_[static_cast<size_t>(i)];
     stats.items += worker.items.value();
     stats.live_bytes += worker.live_bytes.value();
     stats.failed_allocations += worker.failed_allocations.value();
+    stats.moves += worker.moves.value();
   }
   const IndexUsage index = index_->Usage();
   stats.segments = index.segments;

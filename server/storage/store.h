@@ -6,8 +6,9 @@
 // change may wait there for whatever has to happen first. Put() is both at once and the fast path:
 // it overwrites the old item in place where that is possible, without allocating.
 //
-// Thread-safe. `worker` (0 to workers - 1) selects caches and counters that only one thread may
-// use at a time; different workers run at the same time.
+// Thread-safe. `worker` (0 to workers) selects caches and counters that only one thread may use at
+// a time; different workers run at the same time. The last one, maintenance_worker(), is for the
+// one thread that keeps house (expiry, compaction) beside those that serve.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +16,26 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/layout/item.h"
 #include "common/layout/slot.h"
+#include "server/storage/item_listener.h"
 #include "server/storage/region.h"
 #include "server/storage/store_stats.h"
 
 namespace verbena::storage {
 
 class Allocator;
+class ChangeScope;
 class Index;
 class Store;
 
 struct StoreOptions {
-  // Threads that change or look up, each under an index of its own.
+  // Threads that change or look up, each under an index of its own; one for maintenance is added.
   int workers = 1;
   // Bytes, at most layout::kMaxValueSize.
   uint64_t max_value_size = 1024 * 1024;
@@ -122,11 +127,27 @@ class Store {
   // A key that is not there is no error.
   absl::StatusOr<DeleteResult> Delete(int worker, std::string_view key);
 
+  // Has the listener told of all changes from now on; before the store is used by any thread. It
+  // must outlive the store.
+  void AddListener(ItemListener* listener) { listeners_.push_back(listener); }
+
+  // Moves the item in the block at `offset`, of a key with this hash, to another block, where
+  // readers find it under the same version. False, and nothing has changed, if no such item lies
+  // there (any more), it has changed meanwhile, or there is no memory. Only one thread at a time
+  // may move.
+  bool MoveItem(int worker, layout::KeyHash hash, uint64_t offset);
+  // Removes the item in the block at `offset`, of a key with this hash, if it (still) lies there
+  // and `agree`, called under the bucket's lock, returns true: how items expire and are evicted.
+  // Returns whether an item was removed.
+  bool RemoveItemIf(int worker, layout::KeyHash hash, uint64_t offset,
+                    absl::FunctionRef<bool()> agree);
+
   // Cheap: no walk over the data.
   StoreStats Stats() const;
 
   const Region& region() const { return region_; }
   int workers() const { return options_.workers; }
+  int maintenance_worker() const { return options_.workers; }
   uint64_t max_value_size() const { return options_.max_value_size; }
 
   // For tests and administration.
@@ -149,6 +170,9 @@ class Store {
   bool PutOverOld(int worker, layout::KeyHash hash, std::string_view key,
                   std::span<const uint8_t> value, uint16_t flags, PutResult* result);
   void Seal(PreparedPut& put) const;
+  void RemoveFound(ChangeScope& scope, int worker, layout::KeyHash hash);
+  void TellMoved(layout::KeyHash hash, uint8_t* block, layout::Slot from, layout::Slot to,
+                 bool changed);
   template <typename CopyOut>
   absl::StatusOr<GetResult> GetWith(int worker, std::string_view key, CopyOut copy_out);
 
@@ -156,7 +180,8 @@ class Store {
   StoreOptions options_;
   std::unique_ptr<Allocator> allocator_;
   std::unique_ptr<Index> index_;
-  std::unique_ptr<Worker[]> workers_;
+  std::unique_ptr<Worker[]> workers_;  // the maintenance worker's last
+  std::vector<ItemListener*> listeners_;
 };
 
 }  // namespace verbena::storage

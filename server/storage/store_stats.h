@@ -31,6 +31,7 @@ struct StoreStats {
   uint64_t splits = 0;
   uint64_t overflow_buckets = 0;    // in use
   uint64_t failed_allocations = 0;  // changes refused for want of memory
+  uint64_t moves = 0;               // of items to other blocks, with no change
   double mean_fill = 0;             // items / slots of all primary buckets
 };
 

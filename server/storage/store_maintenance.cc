@@ -1,0 +1,123 @@
+// Store: what happens to items without a request: they are moved, and they end.
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+
+#include "common/base/relaxed_copy.h"
+#include "server/storage/allocator.h"
+#include "server/storage/index.h"
+#include "server/storage/publish.h"
+#include "server/storage/store.h"
+#include "server/storage/store_worker.h"
+
+namespace verbena::storage {
+namespace {
+
+using layout::ItemHeader;
+using layout::KeyHash;
+
+// Copies between two blocks, both of which others may read and the first of which others may write
+// meanwhile: then the copy is worthless, and the caller finds that out.
+void CopyShared(uint8_t* target, const uint8_t* source, uint64_t size) {
+  alignas(8) std::array<uint8_t, 1024> piece;
+  while (size > 0) {
+    const uint64_t n = std::min<uint64_t>(size, piece.size());
+    CopyFromShared(piece.data(), source, n);
+    CopyToShared(target, piece.data(), n);
+    target += n;
+    source += n;
+    size -= n;
+  }
+}
+
+// The check of the same header and body in another place. The body is hashed again only where the
+// XOR of the parts cannot be taken back: 1 stands for 0 as well.
+uint64_t MovedCheck(const ItemHeader& header, const uint8_t* body, uint64_t from, uint64_t to,
+                    uint64_t seed) {
+  const uint64_t body_check = header.check == 1
+                                  ? layout::BodyCheck(body, header.size() - sizeof(header), seed)
+                                  : header.check ^ layout::HeaderCheck(header, from, seed);
+  return layout::CombineChecks(layout::HeaderCheck(header, to, seed), body_check);
+}
+
+}  // namespace
+
+// The copy of an item that may be overwritten in place (up to kMaxStaged) is made under the
+// bucket's lock. A larger one is copied ahead of the lock and published only if the block still
+// holds the same version: such a block is written to only while it is not in the index, and comes
+// back into it with another version, unless it is by a move; and nobody else moves.
+bool Store::MoveItem(int worker, KeyHash hash, uint64_t offset) {
+  assert(worker >= 0 && worker <= options_.workers);
+  ItemHeader header;
+  {
+    ChangeScope scope(*index_, hash);
+    if (!scope.FindBlock(offset)) return false;
+    header = scope.item();
+  }
+  const Block block = allocator_->Allocate(worker, header.size());
+  if (!block) return false;
+  uint8_t* const target = region_.At(block.offset);
+  const uint8_t* const source = region_.At(offset);
+  const auto copy = [&] {
+    StoreRelease(CheckWord(target), 0);
+    CopyShared(target + sizeof(header.check), source + sizeof(header.check),
+               header.size() - sizeof(header.check));
+  };
+  const bool large = header.size() > kMaxStaged;
+  if (large) copy();
+  layout::Slot old;
+  {
+    ChangeScope scope(*index_, hash);
+    if (!scope.FindBlock(offset) || scope.item().version != header.version) {
+      scope.Release();
+      allocator_->Free(worker, block);
+      return false;
+    }
+    if (!large) copy();
+    old = scope.slot();
+    const layout::Slot slot = layout::Slot::Make(old.fingerprint(), block.size_class, block.offset);
+    const uint64_t check = MovedCheck(scope.item(), target + sizeof(header), offset, block.offset,
+                                      region_.hash_seed());
+    scope.Replace(slot, check);
+    TellMoved(hash, target, old, slot, /*changed=*/false);
+  }
+  allocator_->Free(worker, {old.offset(), old.size_class()});
+  workers_[static_cast<size_t>(worker)].moves.Add(1);
+  return true;
+}
+
+bool Store::RemoveItemIf(int worker, KeyHash hash, uint64_t offset,
+                         absl::FunctionRef<bool()> agree) {
+  assert(worker >= 0 && worker <= options_.workers);
+  ChangeScope scope(*index_, hash);
+  if (!scope.FindBlock(offset) || !agree()) return false;
+  RemoveFound(scope, worker, hash);
+  return true;
+}
+
+// Removes the item that `scope` has found, releases the scope and frees the block.
+void Store::RemoveFound(ChangeScope& scope, int worker, KeyHash hash) {
+  const layout::Slot old = scope.slot();
+  const uint8_t* const block = scope.block();
+  const ItemHeader header = scope.item();
+  scope.Remove();
+  const std::string_view key(reinterpret_cast<const char*>(block) + sizeof(header), header.key_len);
+  for (ItemListener* listener : listeners_) listener->OnRemoved(hash, key, old);
+  scope.Release();
+  allocator_->Free(worker, {old.offset(), old.size_class()});
+  Worker& own = workers_[static_cast<size_t>(worker)];
+  own.items.Add(~uint64_t{0});
+  own.live_bytes.Add(-(uint64_t{header.key_len} + header.value_len));
+}
+
+// Tells the listeners that the item of which `block` is the new copy was moved.
+void Store::TellMoved(KeyHash hash, uint8_t* block, layout::Slot from, layout::Slot to,
+                      bool changed) {
+  ItemHeader header;
+  std::memcpy(&header, block, sizeof(header));
+  const std::string_view key(reinterpret_cast<const char*>(block) + sizeof(header), header.key_len);
+  for (ItemListener* listener : listeners_) listener->OnMoved(hash, key, from, to, changed);
+}
+
+}  // namespace verbena::storage

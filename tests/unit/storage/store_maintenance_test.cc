@@ -1,0 +1,145 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/sizes.h"
+#include "server/storage/item_listener.h"
+#include "server/storage/store.h"
+#include "tests/unit/storage/storage_testing.h"
+
+namespace verbena::storage {
+namespace {
+
+// Keeps what it is told as a map from keys to blocks, and notes contradictions.
+class Recorder : public ItemListener {
+ public:
+  void OnInserted(layout::KeyHash /*hash*/, std::string_view key, layout::Slot slot) override {
+    EXPECT_TRUE(items_.emplace(key, slot.offset()).second) << key;
+  }
+  void OnMoved(layout::KeyHash /*hash*/, std::string_view key, layout::Slot from, layout::Slot to,
+               bool changed) override {
+    EXPECT_EQ(items_.at(std::string(key)), from.offset());
+    items_[std::string(key)] = to.offset();
+    ++(changed ? changes_ : moves_);
+  }
+  void OnRemoved(layout::KeyHash /*hash*/, std::string_view key, layout::Slot slot) override {
+    EXPECT_EQ(items_.at(std::string(key)), slot.offset());
+    items_.erase(std::string(key));
+  }
+  const std::map<std::string, uint64_t>& items() const { return items_; }
+  int changes() const { return changes_; }
+  int moves() const { return moves_; }
+
+ private:
+  std::map<std::string, uint64_t> items_;
+  int changes_ = 0;
+  int moves_ = 0;
+};
+
+class StoreMaintenanceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(store_, nullptr);
+    store_->AddListener(&recorder_);
+  }
+  void TearDown() override {
+    if (store_ == nullptr) return;
+    EXPECT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
+  }
+  layout::KeyHash HashOf(std::string_view key) const { return store_->index().Hash(key); }
+  GetResult Find(std::string_view key, std::string* value = nullptr) {
+    std::string ignored;
+    return *store_->Get(0, key, value != nullptr ? value : &ignored);
+  }
+
+  Recorder recorder_;
+  std::unique_ptr<Store> store_ = MakeStore(32 * kMiB, 2);
+};
+
+TEST_F(StoreMaintenanceTest, MovesItemsOfAllSizes) {
+  for (const uint64_t size : {0u, 1u, 100u, 4000u, 4096u, 20'000u, 500'000u, 2'000'000u}) {
+    const std::string key = absl::StrCat("key-", size);
+    const std::string value(size, static_cast<char>('a' + size % 26));
+    ASSERT_TRUE(store_->Put(0, key, AsBytes(value), 7).ok());
+    const GetResult before = Find(key);
+    ASSERT_TRUE(store_->MoveItem(store_->maintenance_worker(), HashOf(key), before.slot.offset()));
+    std::string moved;
+    const GetResult after = Find(key, &moved);
+    EXPECT_NE(after.slot.offset(), before.slot.offset());
+    EXPECT_EQ(after.version, before.version);
+    EXPECT_EQ(after.flags, 7);
+    EXPECT_EQ(moved, value);
+    EXPECT_EQ(recorder_.items().at(key), after.slot.offset());
+    // The old place names nothing any more.
+    EXPECT_FALSE(store_->MoveItem(0, HashOf(key), before.slot.offset()));
+  }
+  EXPECT_EQ(recorder_.moves(), 8);
+  EXPECT_EQ(store_->Stats().moves, 8u);
+}
+
+TEST_F(StoreMaintenanceTest, RemovesAnItemOnlyIfAgreed) {
+  ASSERT_TRUE(store_->Put(0, "key", AsBytes("value")).ok());
+  const uint64_t offset = Find("key").slot.offset();
+  EXPECT_FALSE(store_->RemoveItemIf(0, HashOf("key"), offset, [] { return false; }));
+  EXPECT_TRUE(Find("key").found);
+  EXPECT_FALSE(store_->RemoveItemIf(0, HashOf("key"), offset + 16, [] { return true; }));
+  EXPECT_TRUE(store_->RemoveItemIf(0, HashOf("key"), offset, [] { return true; }));
+  EXPECT_FALSE(Find("key").found);
+  EXPECT_FALSE(store_->RemoveItemIf(0, HashOf("key"), offset, [] { return true; }));
+  EXPECT_EQ(store_->Stats().items, 0u);
+  EXPECT_EQ(store_->Stats().live_bytes, 0u);
+  EXPECT_TRUE(recorder_.items().empty());
+}
+
+TEST_F(StoreMaintenanceTest, ListenersAreToldOfEveryChangeButThoseInPlace) {
+  ASSERT_TRUE(store_->Put(0, "a", AsBytes("1")).ok());
+  ASSERT_TRUE(store_->Put(0, "a", AsBytes("2")).ok());
+  EXPECT_EQ(recorder_.changes(), 0);
+  ASSERT_TRUE(store_->Put(0, "a", AsBytes(std::string(200, 'x'))).ok());
+  EXPECT_EQ(recorder_.changes(), 1);
+  ASSERT_TRUE(store_->Delete(0, "a").ok());
+  EXPECT_TRUE(recorder_.items().empty());
+}
+
+// Writers and deleters of a few keys, while one thread moves whatever it finds.
+TEST(StoreMovesTest, GoOnBesideChanges) {
+  const std::unique_ptr<Store> store = MakeStore(32 * kMiB, 2);
+  ASSERT_NE(store, nullptr);
+  constexpr int kKeys = 16;
+  constexpr int kRounds = 20'000;
+  std::atomic<int> running{2};
+  std::vector<std::thread> writers;
+  for (int worker = 0; worker < 2; ++worker) {
+    writers.emplace_back([&, worker] {
+      for (int round = 0; round < kRounds; ++round) {
+        const std::string key = absl::StrCat("key-", worker, "-", round % kKeys);
+        const std::string value =
+            absl::StrCat(key, std::string(static_cast<size_t>(round % 7 * 900), 'v'), round);
+        ASSERT_TRUE(store->Put(worker, key, AsBytes(value)).ok());
+        std::string read;
+        ASSERT_TRUE(store->Get(worker, key, &read)->found);
+        ASSERT_EQ(read, value);
+        if (round % 5 == 0) {
+          ASSERT_TRUE(store->Delete(worker, key)->existed);
+        }
+      }
+      --running;
+    });
+  }
+  for (int i = 0; running > 0; ++i) {
+    const std::string key = absl::StrCat("key-", i % 2, "-", i / 2 % kKeys);
+    const GetResult found = *store->Get(2, key, std::span<uint8_t>());
+    if (found.found) store->MoveItem(2, store->index().Hash(key), found.slot.offset());
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_GT(store->Stats().moves, 0u);
+  EXPECT_TRUE(CheckInvariants(*store).ok()) << CheckInvariants(*store);
+}
+
+}  // namespace
+}  // namespace verbena::storage
