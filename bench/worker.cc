@@ -177,6 +177,8 @@ void Worker::Run() {
       if (lanes_[turn]->active()) lanes_[turn]->Progress(std::chrono::microseconds(200));
     }
   }
+  // One that had no turn between the end of the warm-up and the end has measured nothing.
+  if (!measuring_ && control_->measuring.load(std::memory_order_relaxed)) BeginMeasuring();
   end_nanos_ = MonotonicNanos();
   control_->running.fetch_sub(1, std::memory_order_release);
 }
