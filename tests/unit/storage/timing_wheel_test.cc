@@ -1,0 +1,123 @@
+#include "server/storage/timing_wheel.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+namespace verbena::storage {
+namespace {
+
+std::set<uint64_t> TakeDue(TimingWheel& wheel) {
+  std::set<uint64_t> offsets;
+  while (wheel.FirstDue() != TimingWheel::kNone) {
+    offsets.insert(wheel.At(wheel.FirstDue()).offset);
+    wheel.Remove(wheel.FirstDue());
+  }
+  return offsets;
+}
+
+TEST(TimingWheelTest, TimersAreDueAtTheirTick) {
+  TimingWheel wheel(1000);
+  EXPECT_EQ(wheel.NextTick(), UINT64_MAX);
+  wheel.Add({1003, 0, 3});
+  wheel.Add({1000, 0, 0});  // at once
+  wheel.Add({1003, 0, 33});
+  EXPECT_EQ(TakeDue(wheel), (std::set<uint64_t>{0}));
+  EXPECT_EQ(wheel.NextTick(), 1003u);
+  wheel.Advance(1002);
+  EXPECT_EQ(wheel.due(), 0u);
+  wheel.Advance(1003);
+  EXPECT_EQ(wheel.due(), 2u);
+  EXPECT_EQ(TakeDue(wheel), (std::set<uint64_t>{3, 33}));
+  EXPECT_EQ(wheel.size(), 0u);
+}
+
+TEST(TimingWheelTest, WhatIsDueStaysUntilItIsRemoved) {
+  TimingWheel wheel(0);
+  const TimingWheel::Id first = wheel.Add({1, 0, 1});
+  const TimingWheel::Id second = wheel.Add({2, 0, 2});
+  wheel.Advance(10);
+  EXPECT_EQ(wheel.FirstDue(), first);
+  wheel.RotateDue();
+  EXPECT_EQ(wheel.FirstDue(), second);
+  wheel.Remove(second);
+  EXPECT_EQ(wheel.FirstDue(), first);
+  EXPECT_EQ(wheel.due(), 1u);
+}
+
+TEST(TimingWheelTest, ReachesBeyondItsLastLevel) {
+  TimingWheel wheel((uint64_t{1} << 40) - 5);
+  const std::vector<uint64_t> ticks = {(uint64_t{1} << 40) + 1, (uint64_t{1} << 41) + 77,
+                                       (uint64_t{5} << 40) + 3};
+  for (const uint64_t tick : ticks) wheel.Add({tick, 0, tick});
+  for (const uint64_t tick : ticks) {
+    wheel.Advance(tick - 1);
+    EXPECT_EQ(wheel.due(), 0u);
+    wheel.Advance(tick);
+    EXPECT_EQ(TakeDue(wheel), (std::set<uint64_t>{tick}));
+  }
+}
+
+// Against a sorted map, with steps and distances of every size.
+TEST(TimingWheelTest, AgreesWithAMap) {
+  std::mt19937_64 random(7);
+  TimingWheel wheel(12345);
+  std::map<uint64_t, std::pair<uint64_t, TimingWheel::Id>> timers;  // offset -> tick, id
+  const auto magnitude = [&] { return random() >> (24 + random() % 39); };
+  uint64_t now = 12345;
+  uint64_t next_offset = 1;
+  for (int step = 0; step < 200'000; ++step) {
+    const uint64_t choice = random() % 10;
+    if (choice < 5) {
+      const uint64_t tick = now + magnitude();
+      const uint64_t offset = next_offset++;
+      timers[offset] = {tick, wheel.Add({tick, offset * 3, offset})};
+    } else if (choice < 7 && !timers.empty()) {
+      const auto victim = timers.lower_bound(random() % next_offset);
+      if (victim == timers.end()) continue;
+      EXPECT_EQ(wheel.At(victim->second.second).hash, victim->first * 3);
+      wheel.Remove(victim->second.second);
+      timers.erase(victim);
+    } else {
+      now += magnitude() % (choice == 9 ? UINT64_MAX : 1000);
+      const uint64_t before = wheel.now();
+      const uint64_t next = wheel.NextTick();
+      wheel.Advance(now);
+      std::set<uint64_t> expected;
+      for (const auto& [offset, timer] : timers) {
+        if (timer.first <= now) expected.insert(offset);
+      }
+      for (const uint64_t offset : expected) {
+        EXPECT_LE(next, std::max(timers[offset].first, before));
+        timers.erase(offset);
+      }
+      ASSERT_EQ(TakeDue(wheel), expected) << "at " << now;
+    }
+    ASSERT_EQ(wheel.size(), timers.size());
+  }
+}
+
+TEST(TimingWheelTest, NextTickIsNeverTooLate) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 1000; ++round) {
+    const uint64_t start = random() >> (random() % 40 + 20);
+    TimingWheel wheel(start);
+    const uint64_t tick = start + 1 + (random() >> (random() % 40 + 24));
+    wheel.Add({tick, 0, 1});
+    int looks = 0;
+    while (wheel.due() == 0) {
+      const uint64_t next = wheel.NextTick();
+      ASSERT_LE(next, tick);
+      ASSERT_GT(next, wheel.now());
+      wheel.Advance(next);
+      ASSERT_LE(++looks, 7);  // one for each level
+    }
+    EXPECT_EQ(wheel.now(), tick);
+  }
+}
+
+}  // namespace
+}  // namespace verbena::storage
