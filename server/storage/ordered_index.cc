@@ -4,7 +4,9 @@
 #include <array>
 #include <compare>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/container/btree_set.h"
@@ -92,20 +94,49 @@ struct ByKey {
   }
 };
 
+// Counts what a tree's nodes take.
+template <typename T>
+class CountingAllocator {
+ public:
+  using value_type = T;
+
+  explicit CountingAllocator(uint64_t* bytes) : bytes_(bytes) {}
+  template <typename U>
+  CountingAllocator(const CountingAllocator<U>& other) : bytes_(other.bytes_) {}  // NOLINT
+
+  T* allocate(size_t n) {
+    *bytes_ += n * sizeof(T);
+    return std::allocator<T>().allocate(n);
+  }
+  void deallocate(T* pointer, size_t n) {
+    *bytes_ -= n * sizeof(T);
+    std::allocator<T>().deallocate(pointer, n);
+  }
+  friend bool operator==(const CountingAllocator&, const CountingAllocator&) = default;
+
+ private:
+  template <typename U>
+  friend class CountingAllocator;
+  uint64_t* bytes_;
+};
+
+using Tree = absl::btree_set<Entry, ByKey, CountingAllocator<Entry>>;
+
 }  // namespace
 
 struct alignas(128) OrderedIndex::Shard {
   mutable SpinLock lock;
-  absl::btree_set<Entry, ByKey> entries;
+  uint64_t bytes = 0;
+  std::optional<Tree> tree;
 
-  // The entry of a key, which must be there.
-  auto Find(std::string_view key) { return entries.find(Probe(key)); }
+  Tree& entries() { return *tree; }
+  const Tree& entries() const { return *tree; }
 };
 
 OrderedIndex::OrderedIndex(const Region& region)
     : region_(region), shards_(std::make_unique<Shard[]>(kShards)) {
   for (size_t i = 0; i < kShards; ++i) {
-    shards_[i].entries = absl::btree_set<Entry, ByKey>(ByKey{&region_});
+    shards_[i].tree.emplace(ByKey{&region_}, CountingAllocator<Entry>(&shards_[i].bytes));
   }
 }
 
@@ -119,7 +150,7 @@ void OrderedIndex::OnInserted(KeyHash hash, std::string_view key, Slot slot) {
   Shard& shard = ShardOf(hash);
   const Probe probe(key);
   const std::lock_guard lock(shard.lock);
-  shard.entries.insert(shard.entries.lower_bound(probe), Entry{probe.first, slot.bits});
+  shard.entries().insert(shard.entries().lower_bound(probe), Entry{probe.first, slot.bits});
 }
 
 // The key keeps its place: only the slot of the entry changes.
@@ -127,22 +158,22 @@ void OrderedIndex::OnMoved(KeyHash hash, std::string_view key, Slot /*from*/, Sl
                            bool /*changed*/) {
   Shard& shard = ShardOf(hash);
   const std::lock_guard lock(shard.lock);
-  const auto found = shard.Find(key);
-  if (found != shard.entries.end()) const_cast<Entry&>(*found).slot = to.bits;
+  const auto found = shard.entries().find(Probe(key));
+  if (found != shard.entries().end()) const_cast<Entry&>(*found).slot = to.bits;
 }
 
 void OrderedIndex::OnRemoved(KeyHash hash, std::string_view key, Slot /*slot*/) {
   Shard& shard = ShardOf(hash);
   const std::lock_guard lock(shard.lock);
-  const auto found = shard.Find(key);
-  if (found != shard.entries.end()) shard.entries.erase(found);
+  const auto found = shard.entries().find(Probe(key));
+  if (found != shard.entries().end()) shard.entries().erase(found);
 }
 
 uint64_t OrderedIndex::size() const {
   uint64_t sum = 0;
   for (size_t i = 0; i < kShards; ++i) {
     const std::lock_guard lock(shards_[i].lock);
-    sum += shards_[i].entries.size();
+    sum += shards_[i].entries().size();
   }
   return sum;
 }
@@ -151,7 +182,7 @@ uint64_t OrderedIndex::memory() const {
   uint64_t sum = 0;
   for (size_t i = 0; i < kShards; ++i) {
     const std::lock_guard lock(shards_[i].lock);
-    sum += shards_[i].entries.bytes_used();
+    sum += sizeof(Shard) + shards_[i].bytes;
   }
   return sum;
 }
@@ -181,9 +212,9 @@ void OrderedIndex::Cursor::Fill(size_t shard) {
   lane.next = 0;
   const Shard& from_shard = index_.shards_[shard];
   const std::lock_guard lock(from_shard.lock);
-  auto at = after ? from_shard.entries.upper_bound(Probe(from))
-                  : from_shard.entries.lower_bound(Probe(from));
-  while (at != from_shard.entries.end() && lane.keys.size() < read_ahead_) {
+  auto at = after ? from_shard.entries().upper_bound(Probe(from))
+                  : from_shard.entries().lower_bound(Probe(from));
+  while (at != from_shard.entries().end() && lane.keys.size() < read_ahead_) {
     Found& found = lane.keys.emplace_back();
     SharedKey(index_.region_, at->slot).CopyTo(&found.key);
     found.slot = Slot{at->slot};
@@ -194,7 +225,7 @@ void OrderedIndex::Cursor::Fill(size_t shard) {
     }
     ++at;
   }
-  lane.more = at != from_shard.entries.end();
+  lane.more = at != from_shard.entries().end();
 }
 
 bool OrderedIndex::Cursor::Less(size_t left, size_t right) const {

@@ -32,9 +32,9 @@ class OrderedIndex : public ItemListener {
 
   // From where to where to scan, in the order of the keys' bytes.
   struct Range {
-    std::string_view start;   // the first key; empty for the beginning
-    bool after = false;       // begin behind `start`, with the next key
-    std::string_view prefix;  // only keys that begin so; empty for all
+    std::string_view start = {};   // the first key; empty for the beginning
+    bool after = false;            // begin behind `start`, with the next key
+    std::string_view prefix = {};  // only keys that begin so; empty for all
   };
 
   // Calls visit(const Found&) for the keys of the range in their order, until there are no more or
