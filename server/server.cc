@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/macros.h"
@@ -57,6 +58,29 @@ absl::Status Explain(const absl::Status& status, const NetAddress& listen) {
                      status.message()));
   }
   return status;
+}
+
+// Of the flags about connections, those that were changed to something and that mean nothing on the
+// adapter's device, and why: "--ack_timeout=15, --retry_count=5 on siw0: ...". Empty: none.
+std::string WithoutEffect(const verbs::ConnectOptions& given, const net::AdapterInfo& adapter) {
+  const bool iwarp = adapter.transport == "iWARP";
+  const bool soft = adapter.fabric == "soft";
+  const verbs::ConnectOptions usual;
+  std::vector<std::string> flags;
+  const auto add = [&](bool in_vain, const verbs::ConnectRange& range, uint8_t value,
+                       uint8_t otherwise) {
+    if (in_vain && value != otherwise) {
+      flags.push_back(absl::StrCat("--", range.name, "=", value));
+    }
+  };
+  add(soft, verbs::kTosRange, given.tos.value_or(0), 0);
+  add(iwarp, verbs::kAckTimeoutRange, given.ack_timeout, usual.ack_timeout);
+  add(iwarp || soft, verbs::kRetryCountRange, given.retry_count, usual.retry_count);
+  add(iwarp, verbs::kRnrTimerRange, given.min_rnr_timer, usual.min_rnr_timer);
+  if (flags.empty()) return "";
+  return absl::StrCat(absl::StrJoin(flags, ", "), " on ", adapter.device,
+                      iwarp ? ": iWARP leaves repeating to TCP"
+                            : ": it has no packets, and the client's retry_count holds");
 }
 
 }  // namespace
@@ -133,6 +157,8 @@ std::vector<std::string> Server::Banner() const {
                                    listener.address));
     }
     lines.push_back(absl::StrCat("queues       ", adapter.plan.Describe()));
+    const std::string in_vain = WithoutEffect(config_.connect, adapter);
+    if (!in_vain.empty()) lines.push_back(absl::StrCat("no effect    ", in_vain));
   }
   for (const std::string& address : network_->missing()) {
     lines.push_back(absl::StrCat("waiting for  ", address));

@@ -30,4 +30,21 @@ absl::Status ApplyAfterConnect(const CmId& id, QueuePair& qp, const ConnectOptio
   return qp.SetMinRnrTimer(options.min_rnr_timer);
 }
 
+std::string DescribeConnection(const CmId& id, const QueuePair& qp) {
+  std::string text = absl::StrCat("QP ", qp.number(), ": ");
+  if (!HasRnrTimer(id.device().transport())) return text + "iWARP, TCP repeats";
+  const absl::StatusOr<ibv_qp_attr> attr =
+      qp.Query(IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_MIN_RNR_TIMER |
+               IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC);
+  if (!attr.ok()) return absl::StrCat(text, attr.status().message());
+  // Packets that are addressed by LID alone have no field for the type of service.
+  const ibv_ah_attr& path = attr->ah_attr;
+  absl::StrAppend(&text, "tos ",
+                  path.is_global != 0 ? absl::StrCat(path.grh.traffic_class) : "none (no GRH)",
+                  ", ack_timeout ", attr->timeout, ", retry_count ", attr->retry_cnt,
+                  ", rnr_timer ", attr->min_rnr_timer, ", READs ", attr->max_rd_atomic, " out, ",
+                  attr->max_dest_rd_atomic, " in");
+  return text;
+}
+
 }  // namespace verbena::verbs

@@ -121,11 +121,16 @@ absl::Status QueuePair::SetMinRnrTimer(uint8_t code) {
   return Modify(attr, IBV_QP_MIN_RNR_TIMER);
 }
 
-absl::StatusOr<ibv_qp_state> QueuePair::QueryState() const {
+absl::StatusOr<ibv_qp_attr> QueuePair::Query(int mask) const {
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
-  VERBENA_RETURN_IF_ERROR(FromReturn(api_->QueryQp(qp_, &attr, IBV_QP_STATE, &init), "ibv_query_qp",
+  VERBENA_RETURN_IF_ERROR(FromReturn(api_->QueryQp(qp_, &attr, mask, &init), "ibv_query_qp",
                                      [&] { return absl::StrCat("QP ", qp_->qp_num); }));
+  return attr;
+}
+
+absl::StatusOr<ibv_qp_state> QueuePair::QueryState() const {
+  VERBENA_ASSIGN_OR_RETURN(const ibv_qp_attr attr, Query(IBV_QP_STATE));
   return attr.qp_state;
 }
 

@@ -81,6 +81,8 @@ class QueuePair {
   // How long a sender waits before it tries again when this side has no receive posted: a 5-bit
   // code (12: 0.64 ms, 14: 1 ms, 0: 655 ms). Allowed once connected.
   absl::Status SetMinRnrTimer(uint8_t code);
+  // What the device says of the attributes in `mask` (see ibv_query_qp).
+  absl::StatusOr<ibv_qp_attr> Query(int mask) const;
   absl::StatusOr<ibv_qp_state> QueryState() const;
 
  private:

@@ -137,8 +137,11 @@ void Acceptor::Accept(Connection& connection) {
   }
   connection.accepted = true;
   counters_.accepted.Add();
-  LogDebug("connection ", connection.id, " from ", connection.peer, ", worker ",
-           connection.queues->worker);
+  if (LogEnabled(LogLevel::kDebug)) {
+    LogDebug("connection ", connection.id, " from ", connection.peer, ", worker ",
+             connection.queues->worker, ", ",
+             verbs::DescribeConnection(connection.cm_id, connection.qp));
+  }
 }
 
 // On an error the id has been rejected and nothing is left.

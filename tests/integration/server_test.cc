@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -245,6 +247,31 @@ TEST(ServerInfo, HasItsMembers) {
   for (const char* name : {"version", "device", "port", "link_layer", "gid", "mtu", "epoch",
                            "uptime_seconds", "workers"}) {
     EXPECT_TRUE(info.contains(name)) << name;
+  }
+}
+
+// The names of all members, at any depth.
+void CollectNames(const nlohmann::json& value, std::set<std::string>* names) {
+  for (const auto& [name, member] : value.items()) {
+    if (value.is_object()) names->insert(name);
+    if (member.is_structured()) CollectNames(member, names);
+  }
+}
+
+TEST(ServerInfo, EveryMemberIsExplained) {
+  std::ifstream file(VERBENA_OPERATIONS_MD);
+  const std::string manual{std::istreambuf_iterator<char>(file), {}};
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  auto client = RawClient::ConnectAndGreet(Fabric(), (*server)->address());
+  ASSERT_TRUE(client.ok()) << client.status().ToString();
+  const auto answer = (*client)->Call(OpCode::kInfo);
+  ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+  std::set<std::string> names;
+  CollectNames(nlohmann::json::parse(answer->value), &names);
+  EXPECT_TRUE(names.contains("peer_left")) << answer->value;
+  for (const std::string& name : names) {
+    EXPECT_THAT(manual, HasSubstr("`" + name + "`")) << "in docs/operations.md";
   }
 }
 

@@ -101,13 +101,16 @@ cannot_start() {
 }
 
 listens_everywhere() {
-  start_server --fabric=verbs --listen="[::]:$PORT" --tos=104 --ack_timeout=15 --retry_count=5
+  start_server --fabric=verbs --listen="[::]:$PORT" --log_level=debug \
+    --tos=104 --ack_timeout=15 --retry_count=5 --rnr_timer=14
   says "$LOG" "address $RXE:$PORT" "address [fd77::1]:$PORT" "address $SIW:$PORT" \
-    "GID ::ffff:$RXE (index" 'RoCE v2' '10 Gb/s' 'MTU 1024'
+    "GID ::ffff:$RXE (index" 'RoCE v2' '10 Gb/s' 'MTU 1024' \
+    '--ack_timeout=15, --retry_count=5, --rnr_timer=14 on siw0: iWARP'
   local address
   for address in $RXE '[fd77::1]' $SIW '[fd78::1]'; do
     works "$address" || fail "no answer at $address"
   done
+  says "$LOG" ': tos 104, ack_timeout 15, retry_count 5, rnr_timer 14, READs ' ': iWARP, TCP repeats'
   head -c 300000 /dev/urandom >"$WORK/large"
   for address in $RXE $SIW; do
     cli "$address" put large <"$WORK/large" || fail "a large value by $address"

@@ -11,7 +11,7 @@ LAB_CACHE=${VERBENA_LAB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/verbena-lab}
 # What the lab needs on the host besides what building Verbena needs.
 LAB_PACKAGES=(
   qemu-system-x86 busybox-static cpio kmod iproute2 gcc make xz-utils
-  rdma-core ibverbs-providers ibverbs-utils rdmacm-utils perftest
+  rdma-core ibverbs-providers ibverbs-utils rdmacm-utils perftest tcpdump
 )
 
 # Kernel modules of the guest besides siw, in the order of loading. rxe needs the hash crc32, siw

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs in a guest, started by suite_test.sh.
-#   suite_guest.sh agent BIN_DIR               starts processes for the other guest, until SIGTERM
+#   suite_guest.sh agent BIN_DIR               starts processes for the other guest, until SIGTERM,
+#                                              beside the servers of tos_guest.sh
 #   suite_guest.sh tests BIN_DIR SIZE FABRIC...  runs the integration tests: all of them (SIZE is
 #                                              full) or a part that stands for them (subset)
 # The tests know the fabric by environment variables only: tests/integration/fabric_under_test.h.
@@ -8,7 +9,11 @@ set -euo pipefail
 ROLE=$1 BIN=$2
 PORT=7399 # of the agent
 
-if [ "$ROLE" = agent ]; then exec "$BIN/process_agent" "192.168.77.1:$PORT"; fi
+HERE=$(dirname "${BASH_SOURCE[0]}")
+if [ "$ROLE" = agent ]; then
+  "$HERE/tos_guest.sh" serve "$BIN" &
+  exec "$BIN/process_agent" "192.168.77.1:$PORT"
+fi
 SIZE=$3
 shift 3
 export VERBENA_BIN_DIR=$BIN
@@ -69,13 +74,27 @@ PROGRAMS=(
   consistency_test server_test cli_test bench_integration_test
 )
 
-run_program() {
-  local fabric=$1 program=$2 status=0 start=$SECONDS
-  printf '=== %s %s\n' "$fabric" "$program"
-  timeout --kill-after=5 1200 "$BIN/$program" --gtest_color=no --gtest_filter="$(filter "$fabric" "$program")" </dev/null || status=$?
+# run FABRIC NAME COMMAND...
+run() {
+  local fabric=$1 name=$2 status=0 start=$SECONDS
+  shift 2
+  printf '=== %s %s\n' "$fabric" "$name"
+  timeout --kill-after=5 1200 "$@" </dev/null || status=$?
   [ $status -eq 0 ] || FAILED=1
-  SUMMARY+=("$(printf '%-6s %-26s %3d s  status %d' "$fabric" "$program" $((SECONDS - start)) $status)")
+  SUMMARY+=("$(printf '%-6s %-26s %3d s  status %d' "$fabric" "$name" $((SECONDS - start)) $status)")
 }
+run_program() {
+  run "$1" "$2" "$BIN/$2" --gtest_color=no --gtest_filter="$(filter "$1" "$2")"
+}
+
+# The servers of tos_guest.sh may listen before the agent does.
+if [ "$*" = lossy ]; then
+  end=$((SECONDS + 30))
+  until (exec 3<>"/dev/tcp/192.168.77.1/$PORT") 2>/dev/null; do
+    [ $SECONDS -lt $end ] || { printf 'suite_guest.sh: no agent\n' >&2 && exit 1; }
+    sleep 0.1
+  done
+fi
 
 FAILED=0
 SUMMARY=()
@@ -86,6 +105,7 @@ for fabric in "$@"; do
   done
 done
 if [ "$*" = lossy ]; then
+  run lossy tos_guest.sh "$HERE/tos_guest.sh" look "$BIN"
   lost=$(dropped)
   SUMMARY+=("lossy  packets dropped on the way to the server: ${lost:-0}")
   [ "${lost:-0}" -gt 0 ] || FAILED=1

@@ -5,7 +5,9 @@
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/verbs/device.h"
 #include "common/verbs/forwarding_verbs.h"
 #include "tests/unit/verbs/fake_verbs.h"
@@ -30,6 +32,18 @@ class Moves : public ForwardingVerbs {
     last = *attr;
     return base().ModifyQp(qp, attr, mask);
   }
+  // All that it has been given.
+  int QueryQp(ibv_qp*, ibv_qp_attr* attr, int mask, ibv_qp_init_attr*) override {
+    if (query_error != 0) return query_error;
+    query_mask = mask;
+    *attr = ready_to_send.value_or(ibv_qp_attr{});
+    if (ready_to_receive.has_value()) {
+      attr->ah_attr = ready_to_receive->ah_attr;
+      attr->min_rnr_timer = ready_to_receive->min_rnr_timer;
+      attr->max_dest_rd_atomic = ready_to_receive->max_dest_rd_atomic;
+    }
+    return 0;
+  }
   int CmAccept(rdma_cm_id* id, rdma_conn_param* param) override {
     accepted = *param;
     had_qp = id->qp != nullptr;
@@ -43,6 +57,8 @@ class Moves : public ForwardingVerbs {
   int masks = 0;
   std::optional<rdma_conn_param> accepted;
   bool had_qp = false;
+  int query_error = 0;
+  int query_mask = 0;
 };
 
 class AcceptTest : public ::testing::Test {
@@ -101,6 +117,23 @@ TEST_F(AcceptTest, LeavesItToTheConnectionManagerThatMovesThemItself) {
   EXPECT_TRUE(api_.had_qp);
   EXPECT_EQ(api_.masks, IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS);
   EXPECT_EQ(api_.last.qp_access_flags, unsigned{IBV_ACCESS_REMOTE_READ});
+}
+
+TEST_F(AcceptTest, TheConnectionIsDescribedAsTheDeviceHasIt) {
+  ASSERT_TRUE(Run().ok());
+  const std::string start = absl::StrCat("QP ", qp_.number(), ": ");
+  EXPECT_EQ(DescribeConnection(id_, qp_),
+            start + "tos 104, ack_timeout 15, retry_count 5, rnr_timer 14, READs 3 out, 7 in");
+  for (const int bit : {IBV_QP_AV, IBV_QP_TIMEOUT, IBV_QP_RETRY_CNT, IBV_QP_MIN_RNR_TIMER,
+                        IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MAX_DEST_RD_ATOMIC}) {
+    EXPECT_NE(api_.query_mask & bit, 0) << bit;
+  }
+  api_.ready_to_receive->ah_attr.is_global = 0;
+  EXPECT_EQ(DescribeConnection(id_, qp_).find(start + "tos none (no GRH), ack_timeout 15"), 0U);
+  api_.query_error = EINVAL;
+  EXPECT_EQ(DescribeConnection(id_, qp_).find(start + "ibv_query_qp"), 0U);
+  device_.get()->device->transport_type = IBV_TRANSPORT_IWARP;
+  EXPECT_EQ(DescribeConnection(id_, qp_), start + "iWARP, TCP repeats");
 }
 
 }  // namespace
