@@ -192,7 +192,7 @@ boot() {
     qemu-system-x86_64 -accel "$accel" -cpu max -smp "$CPUS" -m "$MEMORY"
     -no-user-config -nodefaults -no-reboot -display none
     -kernel "$LAB_KERNEL" -initrd "$LAB_INITRD"
-    -append 'console=ttyS0 panic=-1 quiet mitigations=off nokaslr audit=0 apparmor=0'
+    -append 'console=ttyS0 panic=-1 quiet mitigations=off nokaslr audit=0 apparmor=0 no_timer_check'
     -serial file:console
     -virtfs 'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap'
     -virtfs 'local,path=job,mount_tag=lab,security_model=none,readonly=on'
