@@ -1,0 +1,133 @@
+#include "server/storage/eviction.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+namespace verbena::storage {
+
+using layout::KeyHash;
+
+namespace {
+
+unsigned TouchBits(uint64_t region_bytes) {
+  return static_cast<unsigned>(std::bit_width(std::max<uint64_t>(region_bytes / 64, 1024) - 1));
+}
+
+}  // namespace
+
+// calloc, since it takes no memory for what is never written to.
+Eviction::Eviction(uint64_t region_bytes, std::function<bool(KeyHash)> exists)
+    : exists_(std::move(exists)),
+      touch_shift_(64 - TouchBits(region_bytes)),
+      touch_bytes_(uint64_t{1} << TouchBits(region_bytes)),
+      touches_(static_cast<std::atomic<uint8_t>*>(std::calloc(touch_bytes_, 1)),
+               [](std::atomic<uint8_t>* table) { std::free(table); }),
+      ghosts_(kLeastGhosts, 0) {}
+
+void Eviction::Touch(KeyHash hash) {
+  touch_count_.fetch_add(1, std::memory_order_relaxed);
+  std::atomic<uint8_t>& touches = TouchesOf(hash.bits);
+  const uint8_t before = touches.load(std::memory_order_relaxed);
+  // Two touches at the same time may count as one.
+  if (before < kMostTouches) {
+    touches.store(static_cast<uint8_t>(before + 1), std::memory_order_relaxed);
+  }
+}
+
+uint64_t Eviction::Pop(Queue& queue) {
+  const uint64_t hash = queue.front();
+  queue.pop_front();
+  return hash;
+}
+
+std::optional<KeyHash> Eviction::NextVictim() {
+  const std::lock_guard lock(lock_);
+  // Every entry of the main queue goes round at most kMostTouches times, so this ends.
+  while (!small_.empty() || !main_.empty()) {
+    if (small_.size() > (small_.size() + main_.size()) / 10 || main_.empty()) {
+      const uint64_t hash = Pop(small_);
+      std::atomic<uint8_t>& touches = TouchesOf(hash);
+      if (touches.load(std::memory_order_relaxed) == 0) {
+        AddGhost(hash);
+        return KeyHash{hash};
+      }
+      touches.store(0, std::memory_order_relaxed);
+      main_.push_back(hash);
+      ++promoted_;
+    } else {
+      const uint64_t hash = Pop(main_);
+      std::atomic<uint8_t>& touches = TouchesOf(hash);
+      const uint8_t left = touches.load(std::memory_order_relaxed);
+      if (left == 0) return KeyHash{hash};
+      touches.store(static_cast<uint8_t>(left - 1), std::memory_order_relaxed);
+      main_.push_back(hash);
+    }
+  }
+  return std::nullopt;
+}
+
+void Eviction::OnInserted(KeyHash hash, std::string_view /*key*/, layout::Slot /*slot*/) {
+  const std::lock_guard lock(lock_);
+  ++live_;
+  TouchesOf(hash.bits).store(0, std::memory_order_relaxed);
+  if (TakeGhost(hash.bits)) {
+    main_.push_back(hash.bits);
+    ++revived_;
+  } else {
+    small_.push_back(hash.bits);
+  }
+  if (small_.size() + main_.size() > 2 * live_ + kLeastGhosts) Sweep();
+}
+
+void Eviction::OnRemoved(KeyHash /*hash*/, std::string_view /*key*/, layout::Slot /*slot*/) {
+  const std::lock_guard lock(lock_);
+  --live_;
+}
+
+// Looks at the oldest entries of both queues, two each: faster than entries are added.
+void Eviction::Sweep() {
+  for (Queue* queue : {&small_, &main_}) {
+    for (int i = 0; i < 2 && !queue->empty(); ++i) {
+      const uint64_t hash = Pop(*queue);
+      if (exists_(KeyHash{hash})) queue->push_back(hash);
+    }
+  }
+}
+
+// The table's index comes from the hash's upper bits and the tag from the lower ones.
+void Eviction::AddGhost(uint64_t hash) {
+  const uint64_t wanted = std::bit_ceil(std::max(kLeastGhosts, live_));
+  if (ghosts_.size() < wanted) ghosts_.assign(wanted, 0);  // forgets them, seldom
+  ++ghost_number_;
+  const auto index = hash >> (64 - std::bit_width(ghosts_.size() - 1));
+  ghosts_[index] = hash << 32 | ghost_number_;
+}
+
+bool Eviction::TakeGhost(uint64_t hash) {
+  const auto index = hash >> (64 - std::bit_width(ghosts_.size() - 1));
+  uint64_t& ghost = ghosts_[index];
+  const auto number = static_cast<uint32_t>(ghost);
+  const uint64_t most = std::max<uint64_t>(main_.size(), live_ / 2);
+  if (ghost == 0 || ghost >> 32 != (hash & UINT32_MAX) || ghost_number_ - number > most) {
+    return false;
+  }
+  ghost = 0;
+  return true;
+}
+
+EvictionStats Eviction::Stats() const {
+  const std::lock_guard lock(lock_);
+  EvictionStats stats;
+  stats.touches = touch_count_.load(std::memory_order_relaxed);
+  stats.small = small_.size();
+  stats.main = main_.size();
+  stats.promoted = promoted_;
+  stats.revived = revived_;
+  stats.memory = touch_bytes_ + (small_.size() + main_.size() + ghosts_.size()) * sizeof(uint64_t);
+  return stats;
+}
+
+}  // namespace verbena::storage

@@ -1,0 +1,88 @@
+// Which item goes when the region is full: S3-FIFO over the keys' hashes.
+//
+// New keys enter a small queue, a tenth of all. What comes to its end without having been touched
+// goes, and its hash is remembered for a while (the ghosts); what was touched, and a key that comes
+// back while it is a ghost, enters the main queue. What comes to the end of that one goes too,
+// unless it was touched: then it goes round once more for each touch. (Yang et al., "FIFO queues
+// are all you need for cache eviction", SOSP 2023. Changed here: one touch is enough to leave the
+// small queue, since the server does not see GETs and is told of a sample of them only.)
+//
+// The queues hold hashes, 8 bytes a key. Keys that are deleted stay in them until they come to the
+// end, or until more than half of the entries are of such keys; then each new key sweeps some.
+// Touches are counted in a table by the hash, one byte for 64 bytes of the region (of which only
+// touched pages take memory); keys that share a byte share their touches, which costs some accuracy
+// and nothing else.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/base/spinlock.h"
+#include "server/storage/item_listener.h"
+
+namespace verbena::storage {
+
+struct EvictionStats {
+  uint64_t touches = 0;
+  uint64_t small = 0;     // entries of the small queue
+  uint64_t main = 0;      // of the main queue
+  uint64_t promoted = 0;  // from the small queue to the main one
+  uint64_t revived = 0;   // came back while they were ghosts
+  uint64_t memory = 0;    // bytes, at most
+};
+
+// Thread-safe. Its lock ranks below the buckets' locks.
+class Eviction : public ItemListener {
+ public:
+  // `exists` tells, without locks and wrongly now and then, whether a key with this hash is there.
+  Eviction(uint64_t region_bytes, std::function<bool(layout::KeyHash)> exists);
+
+  // A key was read. Cheap, and no more than a hint.
+  void Touch(layout::KeyHash hash);
+
+  // The hash of the key that is to go next; it has left the queues. There may be no such key any
+  // more: ask again. nullopt if the queues are empty.
+  std::optional<layout::KeyHash> NextVictim();
+
+  EvictionStats Stats() const;
+
+  void OnInserted(layout::KeyHash hash, std::string_view key, layout::Slot slot) override;
+  void OnMoved(layout::KeyHash, std::string_view, layout::Slot, layout::Slot, bool) override {}
+  void OnRemoved(layout::KeyHash hash, std::string_view key, layout::Slot slot) override;
+
+ private:
+  static constexpr uint8_t kMostTouches = 3;
+  static constexpr uint64_t kLeastGhosts = 1024;
+
+  using Queue = std::deque<uint64_t>;
+
+  std::atomic<uint8_t>& TouchesOf(uint64_t hash) { return touches_[hash >> touch_shift_]; }
+  uint64_t Pop(Queue& queue);
+  bool TakeGhost(uint64_t hash);
+  void AddGhost(uint64_t hash);
+  void Sweep();
+
+  const std::function<bool(layout::KeyHash)> exists_;
+  const unsigned touch_shift_;
+  const uint64_t touch_bytes_;
+  std::unique_ptr<std::atomic<uint8_t>[], void (*)(std::atomic<uint8_t>*)> touches_;
+  std::atomic<uint64_t> touch_count_{0};
+
+  mutable SpinLock lock_;  // of all that follows
+  Queue small_;
+  Queue main_;
+  uint64_t live_ = 0;  // keys that are there
+  // The ghosts: a table by hash of (tag, number), where the number counts those that have become
+  // ghosts; one is forgotten when as many have come after it as the main queue has entries.
+  std::vector<uint64_t> ghosts_;
+  uint32_t ghost_number_ = 0;
+  uint64_t promoted_ = 0;
+  uint64_t revived_ = 0;
+};
+
+}  // namespace verbena::storage

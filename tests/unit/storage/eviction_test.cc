@@ -1,0 +1,180 @@
+#include "server/storage/eviction.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <list>
+#include <random>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "common/base/sizes.h"
+
+namespace verbena::storage {
+namespace {
+
+constexpr layout::Slot kSlot{16};
+
+layout::KeyHash HashOf(uint64_t key) {
+  return layout::KeyHash::Of({reinterpret_cast<const char*>(&key), sizeof(key)}, 1);
+}
+
+bool Always(layout::KeyHash) { return true; }
+
+TEST(EvictionTest, WhatWasNeverTouchedGoesInItsOrder) {
+  Eviction eviction(kMiB, Always);
+  EXPECT_FALSE(eviction.NextVictim().has_value());
+  for (uint64_t key = 0; key < 10; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
+  for (uint64_t key = 0; key < 10; ++key) EXPECT_EQ(eviction.NextVictim(), HashOf(key));
+  EXPECT_FALSE(eviction.NextVictim().has_value());
+}
+
+TEST(EvictionTest, WhatWasTouchedStaysLonger) {
+  Eviction eviction(kMiB, Always);
+  for (uint64_t key = 0; key < 10; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
+  eviction.Touch(HashOf(0));
+  eviction.Touch(HashOf(3));
+  std::vector<layout::KeyHash> victims;
+  while (const auto victim = eviction.NextVictim()) victims.push_back(*victim);
+  ASSERT_EQ(victims.size(), 10u);
+  const auto place = [&](uint64_t key) {
+    return std::find(victims.begin(), victims.end(), HashOf(key)) - victims.begin();
+  };
+  EXPECT_GE(place(0), 8);
+  EXPECT_GE(place(3), 8);
+  EXPECT_EQ(eviction.Stats().promoted, 2u);
+  EXPECT_EQ(eviction.Stats().touches, 2u);
+}
+
+TEST(EvictionTest, AKeyThatComesBackSoonIsKept) {
+  Eviction eviction(kMiB, Always);
+  for (uint64_t key = 0; key < 100; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
+  EXPECT_EQ(eviction.NextVictim(), HashOf(0));
+  eviction.OnRemoved(HashOf(0), "", kSlot);
+  eviction.OnInserted(HashOf(0), "", kSlot);
+  EXPECT_EQ(eviction.Stats().main, 1u);
+  EXPECT_EQ(eviction.Stats().revived, 1u);
+}
+
+// Keys that are deleted before they are evicted must not fill the queues for ever.
+TEST(EvictionTest, ForgetsKeysThatWereDeleted) {
+  std::unordered_set<uint64_t> there;
+  Eviction eviction(kMiB, [&](layout::KeyHash hash) { return there.contains(hash.bits); });
+  const auto insert = [&](uint64_t key) {
+    there.insert(HashOf(key).bits);
+    eviction.OnInserted(HashOf(key), "", kSlot);
+  };
+  for (uint64_t key = 0; key < 1000; ++key) insert(key);
+  for (uint64_t key = 1000; key < 200'000; ++key) {
+    insert(key);
+    there.erase(HashOf(key).bits);
+    eviction.OnRemoved(HashOf(key), "", kSlot);
+  }
+  EXPECT_LE(eviction.Stats().small + eviction.Stats().main, 5000u);
+  std::unordered_set<uint64_t> victims;
+  while (const auto victim = eviction.NextVictim()) victims.insert(victim->bits);
+  for (const uint64_t hash : there) EXPECT_TRUE(victims.contains(hash));
+}
+
+// Caches of a tenth of the keys, over one trace.
+class Simulation {
+ public:
+  static constexpr uint64_t kKeys = 100'000;
+  static constexpr uint64_t kRoom = kKeys / 10;
+  static constexpr int kRequests = 500'000;
+  static constexpr int kWarmUp = kRequests / 4;
+
+  explicit Simulation(double theta) : random_(42) {
+    double sum = 0;
+    cumulative_.reserve(kKeys);
+    for (uint64_t rank = 1; rank <= kKeys; ++rank) {
+      sum += std::pow(static_cast<double>(rank), -theta);
+      cumulative_.push_back(sum);
+    }
+  }
+
+  // Calls get(key), which returns whether the key was there and puts it there, for each request.
+  template <typename Get>
+  double HitRate(Get&& get) {
+    random_.seed(42);
+    std::uniform_real_distribution<double> uniform(0, cumulative_.back());
+    int hits = 0;
+    for (int i = 0; i < kRequests; ++i) {
+      const auto at = std::lower_bound(cumulative_.begin(), cumulative_.end(), uniform(random_));
+      const bool hit = get(static_cast<uint64_t>(at - cumulative_.begin()));
+      if (i >= kWarmUp) hits += hit;
+    }
+    return static_cast<double>(hits) / (kRequests - kWarmUp);
+  }
+
+ private:
+  std::mt19937_64 random_;
+  std::vector<double> cumulative_;
+};
+
+double FifoOrLru(Simulation& simulation, bool lru) {
+  std::list<uint64_t> order;
+  std::unordered_map<uint64_t, std::list<uint64_t>::iterator> cache;
+  return simulation.HitRate([&](uint64_t key) {
+    const auto found = cache.find(key);
+    if (found != cache.end()) {
+      if (lru) order.splice(order.end(), order, found->second);
+      return true;
+    }
+    if (cache.size() == Simulation::kRoom) {
+      cache.erase(order.front());
+      order.pop_front();
+    }
+    cache[key] = order.insert(order.end(), key);
+    return false;
+  });
+}
+
+// `one_in`: how many GETs there are for one that is reported, in batches of `batch`.
+double Ours(Simulation& simulation, uint64_t one_in, size_t batch) {
+  std::unordered_set<uint64_t> cache;
+  Eviction eviction(Simulation::kRoom * 144, Always);
+  std::mt19937_64 sample(7);
+  std::vector<layout::KeyHash> reports;
+  return simulation.HitRate([&](uint64_t key) {
+    const layout::KeyHash hash = HashOf(key);
+    if (cache.contains(hash.bits)) {
+      if (sample() % one_in == 0) reports.push_back(hash);
+      if (reports.size() == batch) {
+        for (const layout::KeyHash reported : reports) eviction.Touch(reported);
+        reports.clear();
+      }
+      return true;
+    }
+    while (cache.size() >= Simulation::kRoom) {
+      const layout::KeyHash victim = *eviction.NextVictim();
+      if (cache.erase(victim.bits) > 0) eviction.OnRemoved(victim, "", kSlot);
+    }
+    cache.insert(hash.bits);
+    eviction.OnInserted(hash, "", kSlot);
+    return false;
+  });
+}
+
+class EvictionTraceTest : public testing::TestWithParam<double> {};
+
+TEST_P(EvictionTraceTest, RecoversMostOfTheGapBetweenFifoAndLru) {
+  Simulation simulation(GetParam());
+  const double fifo = FifoOrLru(simulation, false);
+  const double lru = FifoOrLru(simulation, true);
+  ASSERT_GT(lru, fifo);
+  for (const uint64_t one_in : {1u, 8u, 16u}) {
+    const double ours = Ours(simulation, one_in, 64);
+    std::cout << "zipf " << GetParam() << ": FIFO " << fifo << ", LRU " << lru << ", 1 GET in "
+              << one_in << " reported: " << ours << "\n";
+    EXPECT_GE(ours, fifo + (lru - fifo) / 2) << "1 in " << one_in;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Thetas, EvictionTraceTest, testing::Values(0.8, 0.99, 1.2));
+
+}  // namespace
+}  // namespace verbena::storage
