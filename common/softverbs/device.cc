@@ -69,8 +69,9 @@ Device* Device::Get() {
 Device& Device::Existing() { return *g_device.load(std::memory_order_acquire); }
 
 Device::Device() : cqs_(kMaxCqs, nullptr) {
-  abi_.node_type = IBV_NODE_CA;
-  abi_.transport_type = IBV_TRANSPORT_IB;
+  const bool iwarp = CurrentSwitches().iwarp;
+  abi_.node_type = iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
+  abi_.transport_type = iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
   CopyName(abi_.name, "vsoft0");
   CopyName(abi_.dev_name, "vsoft0");
   CopyName(abi_.dev_path, "/sys/class/infiniband_verbs/vsoft0");
@@ -90,7 +91,6 @@ bool Device::Start() {
   kick_ = EventCounter::Create();
   if (regions_ == nullptr || !kick_.valid() || !service_.valid()) return false;
   fcntl(kick_.fd(), F_SETFL, O_NONBLOCK);
-  CurrentSwitches();
   service_.Start();
   return service_.Add(kick_.fd(), EPOLLIN, std::make_shared<KickHandler>(this)) != 0;
 }

@@ -43,9 +43,10 @@ class MemoryRegions {
   int table_fd() const { return table_mapping_.fd(); }
   const MrTable& table() const { return *static_cast<const MrTable*>(table_mapping_.data()); }
 
-  // Whether a key of this process covers a range of its own memory.
+  // Whether a key of this process covers a range of its own memory and has all the rights of `need`
+  // (IBV_ACCESS_*; 0: being registered is enough).
   bool CheckLocal(uint32_t lkey, uint64_t address, uint64_t length, uint32_t pd,
-                  bool need_write) const {
+                  uint32_t need) const {
     const uint32_t index = MrIndex(lkey);
     if (index >= kMaxMrs) return false;
     const MrEntry& entry = table().entries[index];
@@ -54,8 +55,7 @@ class MemoryRegions {
     const uint64_t begin = entry.address.load(std::memory_order_relaxed);
     const uint64_t size = entry.length.load(std::memory_order_relaxed);
     if (address < begin || length > size || address - begin > size - length) return false;
-    return !need_write ||
-           (entry.access.load(std::memory_order_relaxed) & IBV_ACCESS_LOCAL_WRITE) != 0;
+    return (entry.access.load(std::memory_order_relaxed) & need) == need;
   }
 
   // Calls `send(id, fd)` for each memfd under the registrations of a PD.

@@ -7,10 +7,10 @@
 
 namespace verbena::softverbs {
 
-bool QueuePair::CheckSges(const ibv_sge* sges, uint32_t num_sge, bool need_write) const {
+bool QueuePair::CheckSges(const ibv_sge* sges, uint32_t num_sge, uint32_t need) const {
   for (uint32_t i = 0; i < num_sge; ++i) {
     if (sges[i].length != 0 &&
-        !regions_->CheckLocal(sges[i].lkey, sges[i].addr, sges[i].length, pd_id(), need_write)) {
+        !regions_->CheckLocal(sges[i].lkey, sges[i].addr, sges[i].length, pd_id(), need)) {
       return false;
     }
   }
@@ -90,7 +90,7 @@ ibv_wc_status QueuePair::Read(const ibv_sge* sges, uint32_t num_sge, uint32_t le
   const ibv_wc_status status =
       Translate(rkey, address, length, IBV_ACCESS_REMOTE_READ, &translations_[0], &data);
   if (status != IBV_WC_SUCCESS) return RemoteRefusal(status, Fault::kAccess);
-  if (!CheckSges(sges, num_sge, true)) return IBV_WC_LOC_PROT_ERR;
+  if (!CheckSges(sges, num_sge, read_sink_access_)) return IBV_WC_LOC_PROT_ERR;
   for (uint32_t i = 0; i < num_sge; ++i) {
     auto* local = reinterpret_cast<void*>(sges[i].addr);
     if (data != nullptr) {
@@ -106,7 +106,7 @@ ibv_wc_status QueuePair::Read(const ibv_sge* sges, uint32_t num_sge, uint32_t le
 
 ibv_wc_status QueuePair::Write(SendWqe* wqe) {
   const ibv_sge* sges = Sges(*wqe);
-  if (!wqe->is_inline && !CheckSges(sges, wqe->num_sge, false)) return IBV_WC_LOC_PROT_ERR;
+  if (!wqe->is_inline && !CheckSges(sges, wqe->num_sge, 0)) return IBV_WC_LOC_PROT_ERR;
   if ((link_->theirs().access.load(std::memory_order_relaxed) & IBV_ACCESS_REMOTE_WRITE) == 0) {
     return RemoteRefusal(IBV_WC_REM_INV_REQ_ERR, Fault::kInvalidRequest);
   }
@@ -143,7 +143,7 @@ ibv_wc_status QueuePair::Atomic(SendWqe* wqe) {
   const ibv_wc_status status =
       Translate(wqe->rkey, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, &translations_[1], &data);
   if (status != IBV_WC_SUCCESS) return RemoteRefusal(status, Fault::kAccess);
-  if (!CheckSges(Sges(*wqe), wqe->num_sge, true)) return IBV_WC_LOC_PROT_ERR;
+  if (!CheckSges(Sges(*wqe), wqe->num_sge, IBV_ACCESS_LOCAL_WRITE)) return IBV_WC_LOC_PROT_ERR;
   if (data == nullptr) return RemoteRefusal(IBV_WC_REM_OP_ERR, Fault::kInvalidRequest);
   const std::atomic_ref<uint64_t> word(*reinterpret_cast<uint64_t*>(data));
   uint64_t old = wqe->compare_add;

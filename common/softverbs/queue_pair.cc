@@ -64,6 +64,9 @@ QueuePair* QueuePair::Create(ProtectionDomain* pd, ibv_qp_init_attr* attr) {
   qp->sq_inline_.resize(slots * attr->cap.max_inline_data);
   qp->init_ = *attr;
   qp->regions_ = &device.regions();
+  if (pd->context->device->transport_type == IBV_TRANSPORT_IWARP) {
+    qp->read_sink_access_ |= IBV_ACCESS_REMOTE_WRITE;
+  }
   qp->serial_ = g_next_serial.fetch_add(1);
   qp->context = pd->context;
   qp->qp_context = attr->qp_context;

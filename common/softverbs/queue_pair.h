@@ -132,7 +132,7 @@ class QueuePair : public ibv_qp {
   ibv_wc_status Write(SendWqe* wqe);
   ibv_wc_status Atomic(SendWqe* wqe);
   ibv_wc_status RemoteRefusal(ibv_wc_status status, Fault fault);
-  bool CheckSges(const ibv_sge* sges, uint32_t num_sge, bool need_write) const;
+  bool CheckSges(const ibv_sge* sges, uint32_t num_sge, uint32_t need) const;
   ibv_wc_status Translate(uint32_t rkey, uint64_t address, uint64_t length, uint32_t need,
                           Translation* cache, uint8_t** data);
   ibv_wc_status TranslateSlow(uint32_t rkey, uint64_t address, uint64_t length, uint32_t need,
@@ -171,6 +171,7 @@ class QueuePair : public ibv_qp {
   uint32_t send_slot_ = 0;
   uint32_t recv_slot_ = 0;
   const MemoryRegions* regions_ = nullptr;
+  uint32_t read_sink_access_ = IBV_ACCESS_LOCAL_WRITE;  // that sinks of READs must have
   std::shared_ptr<Link> link_;  // set once, under both locks; read under either
 
   // Requester.

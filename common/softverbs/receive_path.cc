@@ -119,7 +119,7 @@ ibv_wc_status QueuePair::CopyIn(const PacketHeader& header) {
     const auto piece =
         static_cast<uint32_t>(std::min<uint64_t>(header.length - done, sge.length - skip));
     // Checked for what is written: an SGE that is longer than its MR does no harm if the data fits.
-    if (!regions_->CheckLocal(sge.lkey, sge.addr + skip, piece, domain, true)) {
+    if (!regions_->CheckLocal(sge.lkey, sge.addr + skip, piece, domain, IBV_ACCESS_LOCAL_WRITE)) {
       return IBV_WC_LOC_PROT_ERR;
     }
     consumer_.Read(in.ring, done, reinterpret_cast<uint8_t*>(sge.addr) + skip, piece);

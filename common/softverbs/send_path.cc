@@ -217,7 +217,9 @@ bool QueuePair::FastRead(const ibv_send_wr& wr) {
     return false;
   }
   data = known.base + at;
-  if (!regions_->CheckLocal(sge.lkey, sge.addr, sge.length, pd_id(), true)) return false;
+  if (!regions_->CheckLocal(sge.lkey, sge.addr, sge.length, pd_id(), read_sink_access_)) {
+    return false;
+  }
   ReadCopy(reinterpret_cast<void*>(sge.addr), data, sge.length);
   head_ = next_ = ++tail_;
   if (init_.sq_sig_all != 0 || (wr.send_flags & IBV_SEND_SIGNALED) != 0) {
@@ -297,7 +299,7 @@ QueuePair::Launch QueuePair::LaunchMessage(SendWqe* wqe) {
       if (!WaitForAcks()) return Launch::kBlocked;
       if (const ibv_wc_status status = Write(wqe); status != IBV_WC_SUCCESS)
         return Fail(wqe, status);
-    } else if (!wqe->is_inline && !CheckSges(Sges(*wqe), wqe->num_sge, false)) {
+    } else if (!wqe->is_inline && !CheckSges(Sges(*wqe), wqe->num_sge, 0)) {
       return Fail(wqe, IBV_WC_LOC_PROT_ERR);
     }
     wqe->message = ++messages_;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string>
 #include <string_view>
 
 #include "common/base/log.h"
@@ -30,6 +31,16 @@ void ParseNumber(const char* name, T* value) {
   *value = parsed;
 }
 
+// Whether the variable has the value `set`; `unset` is its other one.
+bool ParseChoice(const char* name, std::string_view set, std::string_view unset) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0' || text == unset) return false;
+  if (text == set) return true;
+  LogWarn("softverbs: ", name, "=", text, " is unknown (use \"", std::string(set), "\" or \"",
+          std::string(unset), "\"); ignored");
+  return false;
+}
+
 // Caller holds g_mutex.
 void LoadOnce() {
   if (g_loaded) return;
@@ -50,14 +61,8 @@ Switches SwitchesFromEnvironment() {
               " is unknown (use \"random\"); ignored");
     }
   }
-  if (const char* link = std::getenv("VERBENA_SOFT_LINK_LAYER"); link != nullptr) {
-    if (std::string_view(link) == "infiniband") {
-      switches.infiniband = true;
-    } else if (*link != '\0' && std::string_view(link) != "ethernet") {
-      LogWarn("softverbs: VERBENA_SOFT_LINK_LAYER=", link,
-              " is unknown (use \"infiniband\" or \"ethernet\"); ignored");
-    }
-  }
+  switches.infiniband = ParseChoice("VERBENA_SOFT_LINK_LAYER", "infiniband", "ethernet");
+  switches.iwarp = ParseChoice("VERBENA_SOFT_TRANSPORT", "iwarp", "infiniband");
   uint32_t split = 0;
   ParseNumber("VERBENA_SOFT_READ_SPLIT", &split);
   switches.read_split_words = split != 0;

@@ -58,7 +58,9 @@ Json AdapterJson(const net::AdapterInfo& info) {
                     {"receive_cq_depth", plan.receive_cq_depth},
                     {"send_cq_depth", plan.send_cq_depth},
                     {"qp_depth", plan.send_depth},
-                    {"connections_per_worker", plan.connections_per_worker}};
+                    {"connections_per_worker", plan.connections_per_worker},
+                    {"staging_pieces", plan.staging_pieces},
+                    {"staging_bytes", plan.staging_bytes()}};
   json["srq_limit_events"] = info.srq_limit_events;
   json["async_events"] = info.async_events;
   return json;
@@ -79,6 +81,8 @@ constexpr std::pair<const char*, Member> kSums[] = {
     {"completions", &net::WorkerCounters::completions},
     {"probes", &net::WorkerCounters::probes},
     {"waits_for_room", &net::WorkerCounters::waits_for_room},
+    {"staging_in_use", &net::WorkerCounters::staging_in_use},
+    {"waits_for_staging", &net::WorkerCounters::waits_for_staging},
     {"sleeps", &net::WorkerCounters::sleeps},
     {"connections_opened", &net::WorkerCounters::connections_opened},
 };

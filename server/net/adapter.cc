@@ -59,7 +59,8 @@ absl::StatusOr<std::unique_ptr<Adapter>> Adapter::Create(verbs::CmId anchor,
   const verbs::DeviceView& device = adapter->device_;
   VERBENA_RETURN_IF_ERROR(verbs::SetNonBlocking(device.async_fd()));
   VERBENA_ASSIGN_OR_RETURN(adapter->attributes_, device.Query());
-  const DeviceLimits limits = LimitsHere(device, adapter->attributes_, options);
+  DeviceLimits limits = LimitsHere(device, adapter->attributes_, options);
+  limits.stage_reads = adapter->capabilities().read_sink_needs_remote_write();
   VERBENA_ASSIGN_OR_RETURN(adapter->plan_, PlanQueues(limits, options));
   VERBENA_ASSIGN_OR_RETURN(adapter->pd_, verbs::ProtectionDomain::Create(device));
   if (const absl::Status status = adapter->RegisterSlice(slice); !status.ok()) {
@@ -113,10 +114,12 @@ absl::Status Adapter::ExplainRegistration(const absl::Status& status, const Slic
   const uint64_t region = slice.memory.size();
   const uint64_t messages = uint64_t{plan_.workers} * kMaxMessage *
                             (plan_.receives + std::min(plan_.receives, kMaxResponseBuffers));
+  const uint64_t staging = plan_.workers * plan_.staging_bytes();
   absl::Status explained = absl::ResourceExhaustedError(absl::StrCat(
       "device ", name(), ": registered memory is locked, and this process may lock ",
-      FormatSize(limit.rlim_cur), ", but needs ", FormatSize(region + messages),
+      FormatSize(limit.rlim_cur), ", but needs ", FormatSize(region + messages + staging),
       " for this device (region ", FormatSize(region), ", message buffers ", FormatSize(messages),
+      staging > 0 ? absl::StrCat(", staging memory ", FormatSize(staging)) : "",
       "), and as much again for each further device. Raise the limit: `ulimit -l unlimited` in the "
       "shell that starts the server; --ulimit memlock=-1 for its container; "
       "LimitMEMLOCK=infinity in its systemd unit. Or lower --memory. (",
@@ -138,6 +141,12 @@ absl::StatusOr<std::unique_ptr<QueueSet>> Adapter::MakeQueueSet(int worker) {
   VERBENA_ASSIGN_OR_RETURN(queues->responses,
                            ResponsePool::Create(pd_, absl::StrCat("verbena-response-", worker),
                                                 std::min(plan_.receives, kMaxResponseBuffers)));
+  if (plan_.staging_pieces > 0) {
+    VERBENA_ASSIGN_OR_RETURN(
+        queues->staging,
+        StagingPool::Create(pd_, absl::StrCat("verbena-staging-", worker), plan_.staging_pieces,
+                            capabilities().read_sink_access()));
+  }
   queues->credits = CreditPool(plan_.spare_credits());
   queues->by_qp.reserve(plan_.connections_per_worker);
   queues->polled.reserve(plan_.send_cqs_per_worker);

@@ -1,5 +1,5 @@
 // One RDMA device that the server uses: its protection domain, the registration of the slice, and
-// each worker's queues on it.
+// each worker's queues and memory on it.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "common/verbs/capabilities.h"
 #include "common/verbs/cm.h"
 #include "common/verbs/completion.h"
 #include "common/verbs/device.h"
@@ -18,6 +19,7 @@
 #include "server/net/handler.h"
 #include "server/net/message_memory.h"
 #include "server/net/queue_plan.h"
+#include "server/net/staging.h"
 
 namespace verbena::net {
 
@@ -48,6 +50,7 @@ struct QueueSet {
   ArmedQueue receive_cq;
   std::unique_ptr<ReceiveQueue> receives;
   ResponsePool responses;
+  StagingPool staging;  // empty where READs land in the slice
   CreditPool credits{0};
   std::vector<SendQueue*> polled;  // send queues that have connections
   uint32_t adopted = 0;            // connections, until their QPs are destroyed
@@ -72,6 +75,7 @@ class Adapter {
   std::string name() const { return device_.name(); }
   const QueuePlan& plan() const { return plan_; }
   const ibv_device_attr& attributes() const { return attributes_; }
+  verbs::Capabilities capabilities() const { return {device_.transport(), attributes_}; }
   const verbs::ProtectionDomain& pd() const { return pd_; }
   const verbs::MemoryRegion& slice() const { return slice_; }
   QueueSet& queues(int worker) { return *queue_sets_[static_cast<size_t>(worker)]; }

@@ -85,6 +85,13 @@ struct ActiveRequest {
   uint32_t left = 0;            // operations that have no result yet
 };
 
+// A READ under way into a piece of staging memory.
+struct StagedRead {
+  uint32_t piece;
+  uint32_t size;    // bytes
+  uint64_t offset;  // of its first byte in the value
+};
+
 // A large value on its way from the client's memory into the slice.
 struct ReadTransfer {
   std::unique_ptr<PendingChange> pending;
@@ -94,6 +101,10 @@ struct ReadTransfer {
   uint64_t size = 0;       // bytes
   uint64_t posted = 0;     // bytes
   uint32_t in_flight = 0;  // READs
+  // Where READs are staged: those under way, oldest first, which is the order in which they
+  // complete; and whether it stands in the line for a piece (StagingPool).
+  std::vector<StagedRead> staged;
+  bool waits_for_piece = false;
 };
 
 struct Connection {

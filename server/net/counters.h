@@ -58,7 +58,9 @@ struct alignas(64) WorkerCounters {
   Counter doorbells;  // calls of ibv_post_send
   Counter completions;
   Counter probes;
-  Counter waits_for_room;  // requests that had to wait for a response buffer or a send slot
+  Counter waits_for_room;     // requests that had to wait for a response buffer or a send slot
+  Counter staging_in_use;     // pieces of staging memory, now
+  Counter waits_for_staging;  // how often a large value had to wait for a piece of it
   Counter sleeps;
 };
 

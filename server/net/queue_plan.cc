@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/macros.h"
+#include "common/base/sizes.h"
 
 namespace verbena::net {
 namespace {
@@ -61,9 +62,10 @@ absl::Status CheckDevice(const DeviceLimits& device, const QueueOptions& options
     return Refuse("--workers=", workers, ": each needs 2 completion queues or more, and device ",
                   device.name, " has max_cq = ", device.max_cq);
   }
-  // The slice, and each worker's receive and response buffers.
-  if (device.max_mr < 1 + 2 * workers) {
-    return Refuse("--workers=", workers, " needs ", 1 + 2 * workers,
+  // The slice, and each worker's receive buffers, response buffers and staging memory.
+  const uint32_t registrations = 1 + (device.stage_reads ? 3 : 2) * workers;
+  if (device.max_mr < registrations) {
+    return Refuse("--workers=", workers, " needs ", registrations,
                   " registrations of memory, and device ", device.name,
                   " has max_mr = ", device.max_mr);
   }
@@ -94,6 +96,7 @@ class Planner {
     VERBENA_RETURN_IF_ERROR(PlanQueuePair());
     VERBENA_RETURN_IF_ERROR(PlanReceives());
     VERBENA_RETURN_IF_ERROR(PlanConnections());
+    VERBENA_RETURN_IF_ERROR(PlanStaging());
     return plan_;
   }
 
@@ -234,6 +237,23 @@ class Planner {
     return absl::OkStatus();
   }
 
+  // One piece is enough to go on with, though not to go fast.
+  absl::Status PlanStaging() {
+    if (!device_.stage_reads) return absl::OkStatus();
+    const uint64_t fit =
+        device_.max_mr_size == 0 ? UINT32_MAX : device_.max_mr_size / kStagingPiece;
+    const uint32_t asked = options_.staging_pieces;
+    if (fit < std::max(asked, 1u)) {
+      return Refuse(
+          "device ", device_.name, " needs staging memory for READs, of ",
+          std::max(asked, 1u) * kStagingPiece,
+          " bytes at least in one registration, and has max_mr_size = ", device_.max_mr_size);
+    }
+    plan_.staging_pieces =
+        asked > 0 ? asked : static_cast<uint32_t>(std::min<uint64_t>(kDefaultStagingPieces, fit));
+    return absl::OkStatus();
+  }
+
   const DeviceLimits& device_;
   const QueueOptions& options_;
   QueuePlan plan_;
@@ -246,9 +266,12 @@ std::string QueuePlan::Describe() const {
                                     ? absl::StrCat("SRQ ", receives)
                                     : absl::StrCat("no SRQ (", no_srq, "): ", receives,
                                                    " receives for queues of ", receive_depth);
-  return absl::StrCat(receiving, ", CQ ", receive_cq_depth, " (receive) and ", send_cq_depth,
-                      " (send, for ", connections_per_cq, " connections), QP ", send_depth,
-                      "; window ", window);
+  return absl::StrCat(
+      receiving, ", CQ ", receive_cq_depth, " (receive) and ", send_cq_depth, " (send, for ",
+      connections_per_cq, " connections), QP ", send_depth, "; window ", window,
+      staging_pieces == 0 ? ""
+                          : absl::StrCat("; READs land in staging memory, ", staging_pieces, " x ",
+                                         FormatSize(kStagingPiece), " per worker"));
 }
 
 DeviceLimits LimitsOf(std::string name, const ibv_device_attr& attr) {

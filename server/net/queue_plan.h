@@ -53,6 +53,18 @@ inline constexpr uint32_t kOwnMargin = 1;
 inline constexpr uint32_t kReadsInFlight = 4;
 inline constexpr uint64_t kReadPiece = 1024 * 1024;
 
+// Where a device's READ sinks need REMOTE_WRITE, the READs of large values land in pieces of
+// staging memory, a READ in each, and are copied from there. The size of a piece: large enough that
+// a READ's own cost and its round trip do not count (four of them under way are 1 MiB: 80 us of a
+// link of 100 Gbit/s), small enough to be still in the processor's cache when it is copied, which
+// takes the worker tens of microseconds. And pieces of a worker: a connection has at most
+// kReadsInFlight, so eight of them can have all that they may, and eight that have been cut off,
+// which hold theirs until they are given up, are needed to make others wait. A worker copies one
+// piece at a time, so more would make nothing faster. 8 MiB, against the 60 MiB of its message
+// buffers.
+inline constexpr uint64_t kStagingPiece = 256 * 1024;
+inline constexpr uint32_t kDefaultStagingPieces = 32;
+
 // What a device can do, from ibv_query_device, and what the process may do with it.
 struct DeviceLimits {
   std::string name;
@@ -67,6 +79,8 @@ struct DeviceLimits {
   uint32_t max_mr = 0;
   uint64_t max_mr_size = 0;  // bytes; 0: not known
   uint32_t max_pd = 0;
+  // READs may not land in the slice (verbs::Capabilities::read_sink_needs_remote_write).
+  bool stage_reads = false;
   // Why shared receive queues are not to be used although the device names some; empty: no reason.
   std::string no_srq{};
   // File descriptors that a connection takes at most (0: none, no limit), and those to be had.
@@ -75,7 +89,7 @@ struct DeviceLimits {
   uint64_t descriptor_limit = 0;  // RLIMIT_NOFILE, for people
 };
 
-// What ibv_query_device says of the device `name`; nothing about file descriptors.
+// What ibv_query_device says of the device `name`; nothing about file descriptors and staging.
 DeviceLimits LimitsOf(std::string name, const ibv_device_attr& attr);
 
 // What the user asks for; 0 leaves it to the server, except for `workers`.
@@ -86,6 +100,8 @@ struct QueueOptions {
                            // fits
   uint32_t window = 0;     // 0: kDefaultWindow, or what fits
   bool use_srq = true;     // false: each connection has a receive queue of its own
+  // Of staging memory per worker, where READs are staged; 0: kDefaultStagingPieces, or what fits.
+  uint32_t staging_pieces = 0;
 };
 
 struct QueuePlan {
@@ -103,11 +119,14 @@ struct QueuePlan {
   uint32_t send_cqs_per_worker = 0;  // at most; made as connections come
   uint32_t connections_per_worker = 0;
   uint32_t max_connections = 0;  // of the device
+  // Of kStagingPiece bytes, per worker, for READs to land in; 0: they land in the slice.
+  uint32_t staging_pieces = 0;
 
   bool shared_receives() const { return no_srq.empty(); }
   // Receives beyond the grants: of a worker, and of each of its connections.
   uint32_t worker_margin() const { return shared_receives() ? SharedMargin(receives) : 0; }
   uint32_t connection_margin() const { return shared_receives() ? 0 : kOwnMargin; }
+  uint64_t staging_bytes() const { return staging_pieces * kStagingPiece; }  // per worker
   // Credits that are lent to busy connections.
   uint32_t spare_credits() const {
     return receives - worker_margin() - connections_per_worker * (1 + connection_margin());

@@ -108,7 +108,6 @@ class Worker {
   void OnReceive(QueueSet& queues, const ibv_wc& completion);
   void OnRequest(Connection& connection, Arrived arrived);
   void OnSend(QueueSet& queues, const ibv_wc& completion);
-  void OnReadDone(Connection& connection);
   bool HasRoom(const Connection& connection) const;
   void StartRequest(Connection& connection, Arrived arrived);
   void ContinueRequest(Connection& connection);
@@ -128,15 +127,25 @@ class Worker {
   Step RunHello(Connection& connection, const wire::Operation& operation);
   void RunGet(Connection& connection, const wire::Operation& operation);
   Step RunPut(Connection& connection, const wire::Operation& operation);
-  Step StartTransfer(Connection& connection, const wire::Operation& operation);
-  void PostReads(Connection& connection);
-  void FinishTransfer(Connection& connection);
   void AddChange(Connection& connection, const wire::OperationHeader& operation,
                  const Change& change);
   void AddResult(Connection& connection, const wire::OperationHeader& operation,
                  wire::ResultCode code, std::string_view value, uint64_t version = 0,
                  uint64_t argument = 0);
   size_t RoomForValue(const Connection& connection, size_t reserve_each) const;
+
+  // worker_transfers.cc: large values, which the server READs.
+  Step StartTransfer(Connection& connection, const wire::Operation& operation);
+  bool MayRead(const Connection& connection) const;
+  void PostReads(Connection& connection);
+  void PostRead(Connection& connection);
+  ibv_sge NextSink(Connection& connection);
+  void OnReadDone(Connection& connection);
+  void FinishTransfer(Connection& connection);
+  void TakeStaged(Connection& connection);
+  void WaitForPiece(Connection& connection);
+  void ServeStaging(QueueSet& queues);
+  void ReleaseStaged(Connection& connection);
 
   const WorkerOptions options_;
   RequestHandler& handler_;

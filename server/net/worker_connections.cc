@@ -82,6 +82,7 @@ void Worker::Close(Connection& connection, CloseReason reason, std::string_view 
   }
   connection.starved = false;
   std::erase(starved_, &connection);
+  if (connection.transfer.waits_for_piece) connection.queues->staging.StopWaiting(connection);
   connection.acceptor->Post({AcceptorMail::Kind::kDisconnect, &connection});
 }
 
@@ -131,6 +132,7 @@ void Worker::Forget(std::unique_ptr<Connection> connection) {
   connection->queues->receives->Reclaim(*connection->receives);
   PostWhatIsGranted(*connection);
   connection->transfer.pending.reset();
+  ReleaseStaged(*connection);
   connections_.Release(connection->slot);
   counters_.connections.Subtract();
 }

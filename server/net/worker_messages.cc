@@ -193,17 +193,6 @@ void Worker::OnSend(QueueSet& queues, const ibv_wc& completion) {
   if (draining_) TryFinish(connection);
 }
 
-void Worker::OnReadDone(Connection& connection) {
-  ReadTransfer& transfer = connection.transfer;
-  if (transfer.posted < transfer.size) {
-    PostReads(connection);
-  } else if (transfer.in_flight == 0) {
-    counters_.bytes_read.Add(transfer.size);
-    FinishTransfer(connection);
-    ResumeWaiting(connection);
-  }
-}
-
 // A message that answers nothing: a probe, or the last one before the end.
 void Worker::SendUnasked(Connection& connection, bool signal) {
   const std::optional<uint32_t> buffer = connection.queues->responses.Acquire();

@@ -54,8 +54,9 @@ filter() {
     lossy:client_faults_test) printf '*UnderReadsOnly:*UnderAWait:*Frozen*:*InOrder' ;;
     lossy:server_test) printf 'Misuse.GrantGrows*:Misuse.CreditsOf*:Signals/*/0' ;;
     lossy:cli_test | lossy:bench_integration_test | lossy:connect_attempts_test) ;;
+    lossy:read_staging_test) ;;
     *:client_integration_test | *:applied_once_test | *:consistency_test) printf '*' ;;
-    *:connect_attempts_test) printf '*' ;;
+    *:connect_attempts_test | *:read_staging_test) printf '*' ;;
     *:client_faults_test) printf -- '-*OutOfMemory*:*ConnectingToAFrozen*' ;;
     *:server_test)
       printf -- 'Misuse.*:Signals/*:ServerInfo.*:ServerStart.Banner*:ServerStart.PortInUse'
@@ -71,7 +72,7 @@ dropped() { tc -s qdisc show | sed -n '/netem/,$s/.*dropped \([0-9]*\).*/\1/p' |
 
 PROGRAMS=(
   client_integration_test client_faults_test connect_attempts_test applied_once_test
-  consistency_test server_test cli_test bench_integration_test
+  consistency_test server_test read_staging_test cli_test bench_integration_test
 )
 
 # run FABRIC NAME COMMAND...

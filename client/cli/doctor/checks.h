@@ -26,6 +26,7 @@ struct Options {
 // What libibverbs says of a device that it could open.
 struct DeviceAnswers {
   ibv_device_attr attributes{};
+  bool stages_reads = false;           // a server READs into memory apart from its region
   std::map<int, ibv_port_attr> ports;  // by number
 };
 

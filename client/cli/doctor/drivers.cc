@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/cli/doctor/checks.h"
+#include "common/verbs/capabilities.h"
 #include "common/verbs/device.h"
 
 namespace verbena::cli::doctor {
@@ -173,6 +174,8 @@ void AskDevice(Context& context, const RdmaDevice& device) {
     return;
   }
   answers.attributes = *attributes;
+  answers.stages_reads =
+      verbs::Capabilities(opened->view().transport(), *attributes).read_sink_needs_remote_write();
   for (const RdmaPort& port : device.ports) {
     const auto attr = opened->view().QueryPort(static_cast<uint8_t>(port.number));
     if (attr.ok()) answers.ports[port.number] = *attr;

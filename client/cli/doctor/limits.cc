@@ -43,7 +43,8 @@ void CheckSizes(const Options& options, const ibv_device_attr& attr, Problems* p
   }
 }
 
-void CheckQueues(const ibv_device_attr& attr, Problems* problems) {
+void CheckQueues(const DeviceAnswers& answers, Problems* problems) {
+  const ibv_device_attr& attr = answers.attributes;
   constexpr char kOthers[] =
       "end other programs that use the device (`rdma resource show` lists what they hold), or use "
       "another one";
@@ -60,11 +61,13 @@ void CheckQueues(const ibv_device_attr& attr, Problems* problems) {
                                qps - kReservedQps, " connections"),
                   "use few connections, each with many operations in flight");
   }
-  if (attr.max_cq < 2 || attr.max_mr < 3 || attr.max_pd < 1) {
-    problems->Add(Status::kFail,
-                  absl::StrCat("max_cq is ", attr.max_cq, ", max_mr ", attr.max_mr, ", max_pd ",
-                               attr.max_pd, ": a server needs 2, 3 and 1 at least"),
-                  kOthers);
+  const int registrations = answers.stages_reads ? 4 : 3;
+  if (attr.max_cq < 2 || attr.max_mr < registrations || attr.max_pd < 1) {
+    problems->Add(
+        Status::kFail,
+        absl::StrCat("max_cq is ", attr.max_cq, ", max_mr ", attr.max_mr, ", max_pd ", attr.max_pd,
+                     ": a server needs 2, ", registrations, " and 1 at least"),
+        kOthers);
   }
   if (Limit(attr.max_qp_wr) < kSendDepth) {
     problems->Add(Status::kWarn,
@@ -135,7 +138,7 @@ void CheckDeviceLimits(const Context& context) {
     const ibv_device_attr& attr = answers.attributes;
     Problems problems;
     CheckSizes(context.options, attr, &problems);
-    CheckQueues(attr, &problems);
+    CheckQueues(answers, &problems);
     CheckReceiveQueues(attr, &problems);
     CheckReads(attr, &problems);
     const std::vector<Figure> figures = {
@@ -165,12 +168,15 @@ void CheckLockedMemory(const Context& context) {
   if (!limits.has_value()) return;  // no /proc: nothing is known
   const uint64_t limit = limits->soft;
   const uint64_t memory = context.options.memory;
-  const uint64_t need = memory == 0 ? kClientMemory : memory + kMessageMemory;
-  const std::string whose = memory == 0
-                                ? absl::StrCat("a client needs about ", FormatSize(need))
-                                : absl::StrCat("a region of ", FormatSize(memory),
-                                               " with message buffers for one worker needs ",
-                                               FormatSize(need / kMiB * kMiB));
+  const bool staging = std::any_of(context.answers.begin(), context.answers.end(),
+                                   [](const auto& device) { return device.second.stages_reads; });
+  const uint64_t need =
+      memory == 0 ? kClientMemory : memory + kMessageMemory + (staging ? kStagingMemory : 0);
+  const std::string whose =
+      memory == 0 ? absl::StrCat("a client needs about ", FormatSize(need))
+                  : absl::StrCat("a region of ", FormatSize(memory), " with message buffers ",
+                                 staging ? "and staging memory " : "", "for one worker needs ",
+                                 FormatSize(need / kMiB * kMiB));
   std::vector<Figure> figures = {{"need_bytes", static_cast<double>(need)}};
   if (limit == UINT64_MAX) {
     context.Ok("memory_lock", "", "unlimited; " + whose, figures);

@@ -15,6 +15,9 @@ inline constexpr uint32_t kWindow = 32;            // requests of a client that 
 inline constexpr uint32_t kSendDepth = kWindow + 8;
 // Registered message buffers of a worker: receives and answers.
 inline constexpr uint64_t kMessageMemory = uint64_t{kServerReceives + 1024} * 193 * 64;
+// Registered memory of a worker for READs to land in, on devices (iWARP) whose READ sinks need a
+// right that the region must not have.
+inline constexpr uint64_t kStagingMemory = 8 * kMiB;
 // Registered memory of a client's connection: messages, and places for READs at depth 64.
 inline constexpr uint64_t kClientMemory = 4 * kMiB;
 // File descriptors of a connection over the software device, at either end.

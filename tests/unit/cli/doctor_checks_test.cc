@@ -231,6 +231,24 @@ TEST_F(DoctorChecks, NeedsAreTheServers) {
   EXPECT_EQ(kSendDepth, plan->send_depth);
   EXPECT_EQ(uint64_t{2} * kServerReceives, plan->receive_cq_depth);
   EXPECT_GE(kMessageMemory, uint64_t{plan->receives} * net::kMaxMessage);
+  EXPECT_EQ(kStagingMemory, net::kDefaultStagingPieces * net::kStagingPiece);
+}
+
+// A server on iWARP registers staging memory too.
+TEST_F(DoctorChecks, StagingMemoryOfIwarp) {
+  machine_.AddRxe();
+  SetMemoryLock(absl::StrCat(machine_.options().memory + kMessageMemory));
+  EXPECT_EQ(machine_.Find("memory_lock").status, Status::kOk);
+  machine_.verbs().at("rxe0").attributes.max_mr = 3;
+  EXPECT_EQ(machine_.Find("limits", "rxe0").status, Status::kOk);
+  machine_.AddSiw();
+  EXPECT_EQ(machine_.Find("memory_lock").status, Status::kFail);
+  EXPECT_THAT(machine_.Find("memory_lock").finding, HasSubstr("staging memory"));
+  SetMemoryLock(absl::StrCat(machine_.options().memory + kMessageMemory + kStagingMemory));
+  EXPECT_EQ(machine_.Find("memory_lock").status, Status::kOk);
+  machine_.verbs().at("siw0").attributes.max_mr = 3;
+  EXPECT_EQ(machine_.Find("limits", "siw0").status, Status::kFail);
+  EXPECT_THAT(machine_.Find("limits", "siw0").finding, HasSubstr("2, 4 and 1"));
 }
 
 class DoctorCongestion : public DoctorChecks {

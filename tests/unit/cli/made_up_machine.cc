@@ -169,7 +169,8 @@ void MadeUpMachine::AddDevice(const std::string& name, const std::string& type,
   File("/dev/infiniband/rdma_cm", "");
   const DriverNames* const driver = FindDriver(provider);
   File(absl::StrCat("/sys/module/", driver == nullptr ? provider : driver->module, "/refcnt"), "");
-  verbs_.Add(name);
+  MadeUpVerbs::Answers& answers = verbs_.Add(name);
+  if (type == "4: RNIC") answers.device.transport_type = IBV_TRANSPORT_IWARP;
 }
 
 void MadeUpMachine::AddGid(const std::string& device, int index, const std::string& gid,

@@ -17,6 +17,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr uint64_t kMaxMr = uint64_t{1} << 40;
 
 DeviceLimits BigDevice() {
   return {.name = "big0",
@@ -29,7 +32,7 @@ DeviceLimits BigDevice() {
           .max_srq_wr = 32768,
           .max_srq_sge = 32,
           .max_mr = 100'000,
-          .max_mr_size = uint64_t{1} << 40,
+          .max_mr_size = kMaxMr,
           .max_pd = 1000};
 }
 
@@ -112,6 +115,37 @@ TEST(QueuePlan, FileDescriptorsLimitConnections) {
   EXPECT_TRUE(PlanQueues(device, {.workers = 2, .max_connections = 100}).ok());
 }
 
+TEST(QueuePlan, StagingMemoryWhereReadsNeedIt) {
+  DeviceLimits device = BigDevice();
+  EXPECT_EQ(PlanQueues(device, {.staging_pieces = 7})->staging_pieces, 0u);
+  EXPECT_THAT(PlanQueues(device, {})->Describe(), Not(HasSubstr("staging")));
+  device.stage_reads = true;
+  auto plan = PlanQueues(device, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->staging_pieces, kDefaultStagingPieces);
+  EXPECT_EQ(plan->staging_bytes(), 8u << 20);
+  EXPECT_THAT(plan->Describe(), HasSubstr("staging memory, 32 x 256KiB"));
+  EXPECT_EQ(PlanQueues(device, {.staging_pieces = 7})->staging_pieces, 7u);
+  device.max_mr_size = 3 * kStagingPiece - 1;
+  plan = PlanQueues(device, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->staging_pieces, 2u);
+  EXPECT_TRUE(PlanQueues(device, {.staging_pieces = 2}).ok());
+  // Each worker has one registration more.
+  device.max_mr = 9;
+  EXPECT_FALSE(PlanQueues(device, {.workers = 3}).ok());
+  device.max_mr = 10;
+  EXPECT_TRUE(PlanQueues(device, {.workers = 3}).ok());
+}
+
+DeviceLimits Staging(uint64_t max_mr_size, uint32_t max_mr) {
+  DeviceLimits device = BigDevice();
+  device.stage_reads = true;
+  device.max_mr_size = max_mr_size;
+  device.max_mr = max_mr;
+  return device;
+}
+
 struct Refusal {
   const char* what;
   DeviceLimits device;
@@ -169,6 +203,15 @@ TEST(QueuePlan, ErrorsNameFlagValueDeviceAndLimit) {
        FewFiles(),
        {.max_connections = 4},
        {"--max_connections=4", "ulimit -n", "64", "3 connections"}},
+      {"no staging",
+       Staging(kStagingPiece - 1, 100),
+       {.srq_depth = 20, .window = 1},
+       {"big0", "staging memory", "262144", "max_mr_size = 262143"}},
+      {"staging pieces",
+       Staging(4 * kStagingPiece, 100),
+       {.srq_depth = 20, .window = 1, .staging_pieces = 5},
+       {"1310720", "max_mr_size = 1048576"}},
+      {"staging mrs", Staging(kMaxMr, 6), {.workers = 2}, {"--workers=2", "7", "max_mr = 6"}},
       {"no qp", With(&DeviceLimits::max_qp, 2), {}, {"max_qp = 2"}}};
   for (const Refusal& refusal : refusals) {
     const auto plan = PlanQueues(refusal.device, refusal.options);
@@ -226,6 +269,10 @@ void CheckPlan(const QueuePlan& plan, const DeviceLimits& device, const QueueOpt
   ASSERT_LE(reserved + plan.window - 1, plan.receives);
   ASSERT_EQ(reserved + plan.spare_credits(), plan.receives);
   ASSERT_GE(plan.worker_margin() + plan.connection_margin(), 1u);
+  // Memory that READs land in.
+  ASSERT_EQ(plan.staging_pieces > 0, device.stage_reads);
+  ASSERT_TRUE(device.max_mr_size == 0 || plan.staging_bytes() <= device.max_mr_size);
+  ASSERT_LE(1 + (device.stage_reads ? 3 : 2) * plan.workers, device.max_mr);
 }
 
 // Whatever the device and the flags: no queue can be asked to hold more than it has room for, or
@@ -253,7 +300,8 @@ TEST(QueuePlan, WorkNeverExceedsEntries) {
                            .max_srq_sge = often(pick(1, 30)),
                            .max_mr = pick(1, 100'000),
                            .max_mr_size = often(pick(1, 1U << 31)),
-                           .max_pd = pick(1, 1000)};
+                           .max_pd = pick(1, 1000),
+                           .stage_reads = random() % 4 == 0};
     if (random() % 2 == 0) {
       device.descriptors_per_connection = pick(1, 10);
       device.descriptors = pick(1, 100'000);

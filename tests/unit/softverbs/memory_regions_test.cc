@@ -34,20 +34,24 @@ TEST_F(MemoryRegionsTest, BoundsAndRights) {
   MemoryRegion* mr = regions_->Register(&pd_, plain_.data(), 1000, IBV_ACCESS_REMOTE_READ);
   ASSERT_NE(mr, nullptr);
   const auto begin = reinterpret_cast<uint64_t>(plain_.data());
-  EXPECT_TRUE(regions_->CheckLocal(mr->lkey, begin, 1000, 3, false));
-  EXPECT_TRUE(regions_->CheckLocal(mr->lkey, begin + 1000, 0, 3, false));
-  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin + 1, 1000, 3, false));
-  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin - 1, 1, 3, false));
-  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin, ~uint64_t{0}, 3, false));
-  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin, 8, 4, false)) << "another PD";
-  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin, 8, 3, true)) << "no LOCAL_WRITE";
-  EXPECT_FALSE(regions_->CheckLocal(mr->lkey + 1, begin, 8, 3, false));
-  EXPECT_FALSE(regions_->CheckLocal(0, begin, 0, 3, false));
-  EXPECT_FALSE(regions_->CheckLocal(0xffffffff, begin, 8, 3, false));
+  EXPECT_TRUE(regions_->CheckLocal(mr->lkey, begin, 1000, 3, 0));
+  EXPECT_TRUE(regions_->CheckLocal(mr->lkey, begin + 1000, 0, 3, 0));
+  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin + 1, 1000, 3, 0));
+  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin - 1, 1, 3, 0));
+  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin, ~uint64_t{0}, 3, 0));
+  EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin, 8, 4, 0)) << "another PD";
+  EXPECT_TRUE(regions_->CheckLocal(mr->lkey, begin, 8, 3, IBV_ACCESS_REMOTE_READ));
+  for (const uint32_t missing : {uint32_t{IBV_ACCESS_LOCAL_WRITE},
+                                 uint32_t{IBV_ACCESS_REMOTE_READ} | IBV_ACCESS_LOCAL_WRITE}) {
+    EXPECT_FALSE(regions_->CheckLocal(mr->lkey, begin, 8, 3, missing)) << missing;
+  }
+  EXPECT_FALSE(regions_->CheckLocal(mr->lkey + 1, begin, 8, 3, 0));
+  EXPECT_FALSE(regions_->CheckLocal(0, begin, 0, 3, 0));
+  EXPECT_FALSE(regions_->CheckLocal(0xffffffff, begin, 8, 3, 0));
   EXPECT_EQ(pd_.users.load(), 1);
   const uint32_t key = mr->lkey;
   EXPECT_EQ(regions_->Deregister(mr), 0);
-  EXPECT_FALSE(regions_->CheckLocal(key, begin, 8, 3, false));
+  EXPECT_FALSE(regions_->CheckLocal(key, begin, 8, 3, 0));
   EXPECT_EQ(pd_.users.load(), 0);
 }
 

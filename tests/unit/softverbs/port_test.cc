@@ -76,17 +76,26 @@ TEST_F(Port, EthernetPathsAreAddresses) {
   EXPECT_EQ(path.grh.traffic_class, 0x68);
 }
 
-TEST_F(Port, LinkLayerComesFromTheEnvironment) {
-  const char* const name = "VERBENA_SOFT_LINK_LAYER";
-  const char* const before = std::getenv(name);
-  const std::string kept = before == nullptr ? "" : before;
-  setenv(name, "infiniband", 1);
-  EXPECT_TRUE(SwitchesFromEnvironment().infiniband);
-  for (const char* other : {"ethernet", "", "token-ring"}) {
-    setenv(name, other, 1);
-    EXPECT_FALSE(SwitchesFromEnvironment().infiniband) << other;
+TEST_F(Port, KindOfDeviceComesFromTheEnvironment) {
+  struct Choice {
+    const char* name;
+    const char* set;
+    const char* unset;
+    bool Switches::*member;
+  };
+  for (const Choice& choice :
+       {Choice{"VERBENA_SOFT_LINK_LAYER", "infiniband", "ethernet", &Switches::infiniband},
+        Choice{"VERBENA_SOFT_TRANSPORT", "iwarp", "infiniband", &Switches::iwarp}}) {
+    const char* const before = std::getenv(choice.name);
+    const std::string kept = before == nullptr ? "" : before;
+    setenv(choice.name, choice.set, 1);
+    EXPECT_TRUE(SwitchesFromEnvironment().*choice.member) << choice.name;
+    for (const char* other : {choice.unset, "", "token-ring"}) {
+      setenv(choice.name, other, 1);
+      EXPECT_FALSE(SwitchesFromEnvironment().*choice.member) << choice.name << "=" << other;
+    }
+    setenv(choice.name, kept.c_str(), 1);
   }
-  setenv(name, kept.c_str(), 1);
 }
 
 }  // namespace

@@ -1,0 +1,181 @@
+// Worker: large values, which the server READs from the client's memory into the slice, or into
+// staging memory where the device does not let READs land in the slice.
+#include <algorithm>
+
+#include "common/base/relaxed_copy.h"
+#include "common/verbs/data_path.h"
+#include "server/net/worker.h"
+
+namespace verbena::net {
+
+using wire::Operation;
+using wire::ResultCode;
+
+// Prepares the block and READs the value into it. The request goes on when that is done; meanwhile
+// its receive buffer is held, and the connection's later requests wait.
+Worker::Step Worker::StartTransfer(Connection& connection, const Operation& operation) {
+  if (connection.reads_allowed == 0) {
+    AddResult(connection, operation.header, ResultCode::kInvalid,
+              "the connection was made without READs by the server (responder_resources = 0)");
+    return Step::kDone;
+  }
+  ReadTransfer& transfer = connection.transfer;
+  const Change prepared = handler_.Prepare(options_.index, operation.key,
+                                           operation.header.value_len, &transfer.pending);
+  if (prepared.code != ResultCode::kOk) {
+    AddChange(connection, operation.header, prepared);
+    return Step::kDone;
+  }
+  transfer.operation = operation.header;
+  transfer.remote_address = operation.reference->address;
+  transfer.remote_key = operation.reference->rkey;
+  transfer.size = operation.header.value_len;
+  transfer.posted = 0;
+  transfer.in_flight = 0;
+  if (transfer.size == 0) {
+    const Change published = handler_.Publish(options_.index, std::move(transfer.pending));
+    AddChange(connection, operation.header, published);
+    return Step::kDone;
+  }
+  PostReads(connection);
+  return Step::kWaits;
+}
+
+// Whether another READ is to be posted: as many are kept in flight as are allowed, leaving places
+// for the answer and an unasked message. One READ at least always fits: nothing else of the
+// connection is posted meanwhile but what the window and the spare receives allow, and the ledger
+// has places for those and for kReadsInFlight READs.
+bool Worker::MayRead(const Connection& connection) const {
+  const ReadTransfer& transfer = connection.transfer;
+  return connection.state == ConnectionState::kOpen && transfer.posted < transfer.size &&
+         transfer.in_flight < connection.reads_allowed &&
+         (connection.ledger.free() > 2 || transfer.in_flight == 0);
+}
+
+// Posts all READs that may be, or stands in the line where pieces of staging memory are short.
+void Worker::PostReads(Connection& connection) {
+  const StagingPool& staging = connection.queues->staging;
+  while (MayRead(connection)) {
+    // A piece that is free is one for which nobody waits (ServeStaging).
+    if (staging.used() && !staging.has_free()) {
+      WaitForPiece(connection);
+      return;
+    }
+    PostRead(connection);
+  }
+}
+
+// Only if MayRead, and a piece is free where READs are staged.
+void Worker::PostRead(Connection& connection) {
+  ReadTransfer& transfer = connection.transfer;
+  const ibv_sge sink = NextSink(connection);
+  bool signal = true;
+  BatchEntry& entry = NextEntry(connection);
+  const uint16_t place = connection.ledger.Add(kNoBuffer, &signal);
+  ++sends_due_;
+  entry.piece = sink;
+  const verbs::SlotRef ref = {connection.slot.slot | (uint32_t{place} << 16),
+                              connection.slot.generation};
+  entry.request.wr_id = WorkId(WorkKind::kRead, ref).bits();
+  entry.request.opcode = IBV_WR_RDMA_READ;
+  entry.request.send_flags = IBV_SEND_SIGNALED;
+  entry.request.wr.rdma.remote_addr = transfer.remote_address + transfer.posted;
+  entry.request.wr.rdma.rkey = transfer.remote_key;
+  entry.inline_buffer = kNoBuffer;
+  transfer.posted += sink.length;
+  ++transfer.in_flight;
+  counters_.reads_posted.Add();
+}
+
+// Where the next READ lands, and how much it brings: straight in the block, or in a piece.
+ibv_sge Worker::NextSink(Connection& connection) {
+  QueueSet& queues = *connection.queues;
+  ReadTransfer& transfer = connection.transfer;
+  const uint64_t left = transfer.size - transfer.posted;
+  if (!queues.staging.used()) {
+    return verbs::MakeSge(transfer.pending->value().data() + transfer.posted,
+                          static_cast<uint32_t>(std::min(kReadPiece, left)),
+                          queues.adapter->slice().lkey());
+  }
+  const auto size = static_cast<uint32_t>(std::min(kStagingPiece, left));
+  const uint32_t piece = queues.staging.Acquire();
+  counters_.staging_in_use.Add();
+  transfer.staged.push_back({.piece = piece, .size = size, .offset = transfer.posted});
+  return verbs::MakeSge(queues.staging.Piece(piece), size, queues.staging.lkey());
+}
+
+// A READ has succeeded.
+void Worker::OnReadDone(Connection& connection) {
+  ReadTransfer& transfer = connection.transfer;
+  if (!transfer.staged.empty()) TakeStaged(connection);
+  if (transfer.posted < transfer.size) {
+    PostReads(connection);
+  } else if (transfer.in_flight == 0) {
+    counters_.bytes_read.Add(transfer.size);
+    FinishTransfer(connection);
+    ResumeWaiting(connection);
+  }
+}
+
+void Worker::FinishTransfer(Connection& connection) {
+  ReadTransfer& transfer = connection.transfer;
+  const Change published = handler_.Publish(options_.index, std::move(transfer.pending));
+  AddChange(connection, transfer.operation, published);
+  ContinueRequest(connection);
+}
+
+// What the oldest READ has brought goes into the block, where remote readers may be looking. The
+// piece is free at once: a READ that has succeeded has been placed whole, and nothing of it comes
+// later.
+void Worker::TakeStaged(Connection& connection) {
+  ReadTransfer& transfer = connection.transfer;
+  StagingPool& staging = connection.queues->staging;
+  const StagedRead read = transfer.staged.front();
+  transfer.staged.erase(transfer.staged.begin());
+  CopyToShared(transfer.pending->value().data() + read.offset, staging.Piece(read.piece),
+               read.size);
+  staging.Release(read.piece);
+  counters_.staging_in_use.Subtract();
+  ServeStaging(*connection.queues);
+}
+
+void Worker::WaitForPiece(Connection& connection) {
+  if (connection.transfer.waits_for_piece) return;
+  connection.queues->staging.Wait(connection);
+  counters_.waits_for_staging.Add();
+}
+
+// Gives the free pieces to those who wait: one to the first in the line, who then, if it can use
+// more, goes to its end. So with n waiting, each has one of the next n pieces that come back,
+// however large the others' values are. And pieces do come back: a transfer that holds some needs
+// no others to give them back, since each is free once its READ is done (so nobody waits in a
+// circle), and a READ that never is done ends its connection (TickConnection).
+void Worker::ServeStaging(QueueSet& queues) {
+  StagingPool& staging = queues.staging;
+  while (staging.has_free() && staging.has_waiting()) {
+    Connection& next = staging.NextWaiting();
+    if (MayRead(next)) PostRead(next);
+    if (MayRead(next)) WaitForPiece(next);
+  }
+}
+
+// Gives back the pieces of a connection whose queue pair is destroyed, and not before. Until then
+// READs that have failed, or whose end nobody has seen, may be under way in the adapter: what
+// arrives for them would be written to the piece, which might belong to another client's value by
+// then, and would become part of it. It is not enough that the connection is closed or its peer
+// dead. In ERR, and with the READ's completion taken, an adapter is done with it; but some drivers
+// keep the completions of a queue pair in ERR for themselves, and then only its destruction tells
+// (ibv_destroy_qp returns when the adapter no longer knows the queue pair). It comes in any case,
+// so it is what is waited for in every case.
+void Worker::ReleaseStaged(Connection& connection) {
+  ReadTransfer& transfer = connection.transfer;
+  if (transfer.staged.empty()) return;
+  for (const StagedRead& read : transfer.staged) {
+    connection.queues->staging.Release(read.piece);
+    counters_.staging_in_use.Subtract();
+  }
+  transfer.staged.clear();
+  ServeStaging(*connection.queues);
+}
+
+}  // namespace verbena::net
