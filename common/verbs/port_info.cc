@@ -127,6 +127,9 @@ GidInfo DescribeGid(const DeviceView& device, const PortInfo& port, const ibv_gi
     if (info.index >= 0 && entry.gid_type != IBV_GID_TYPE_ROCE_V2) continue;
     info.index = index;
     info.type = GidTypeName(entry.gid_type);
+    // Only a GID of RoCE v1 may be there once more, as one of v2. Looking at all the rest would be
+    // a system call each, and some tables have 1024 entries.
+    if (entry.gid_type != IBV_GID_TYPE_ROCE_V1) break;
   }
   return info;
 }

@@ -29,12 +29,15 @@ class TableOfGids : public ForwardingVerbs {
   TableOfGids(VerbsApi& base, std::vector<Entry> entries)
       : ForwardingVerbs(base), entries_(std::move(entries)) {}
   int QueryGidEx(ibv_context*, uint32_t, uint32_t index, ibv_gid_entry* entry) override {
+    ++looks;
     if (index >= entries_.size() || entries_[index].gid.empty()) return ENODATA;
     *entry = {};
     entry->gid = Gid(entries_[index].gid.c_str());
     entry->gid_type = entries_[index].type;
     return 0;
   }
+
+  int looks = 0;
 
  private:
   const std::vector<Entry> entries_;
@@ -73,6 +76,7 @@ TEST(PortInfo, FindsTheGidInItsTable) {
   EXPECT_EQ(found.index, 3);
   EXPECT_EQ(found.type, "RoCE v2");
   EXPECT_EQ(ToString(found), "GID ::ffff:10.0.0.1 (index 3, RoCE v2)");
+  EXPECT_EQ(api.looks, 4) << "nothing better can follow";
   found = DescribeGid(device->view(), port, Gid("::ffff:10.0.0.2"));
   EXPECT_EQ(found.index, 4);
   EXPECT_EQ(found.type, "RoCE v1");
