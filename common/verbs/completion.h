@@ -53,7 +53,7 @@ class CompletionChannel {
 class CompletionQueue {
  public:
   // Room for at least `entries` completions, on `channel` (nullptr: no events). `context` comes
-  // back in CqEvent.
+  // back in CqEvent. `vector`: the interrupt, below DeviceView::completion_vectors().
   static absl::StatusOr<CompletionQueue> Create(const DeviceView& device, int entries,
                                                 const CompletionChannel* channel = nullptr,
                                                 void* context = nullptr, int vector = 0);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -118,6 +119,8 @@ absl::StatusOr<ibv_gid> DeviceView::QueryGid(uint8_t port, int index) const {
       [&] { return absl::StrCat("device ", name(), ", port ", port, ", index ", index); }));
   return gid;
 }
+
+int DeviceView::completion_vectors() const { return std::max(context_->num_comp_vectors, 1); }
 
 int DeviceView::async_fd() const { return context_->async_fd; }
 

@@ -56,6 +56,9 @@ class DeviceView {
   absl::StatusOr<ibv_port_attr> QueryPort(uint8_t port) const;
   absl::StatusOr<ibv_gid> QueryGid(uint8_t port, int index) const;
 
+  // Interrupts among which completion queues can be spread, at least 1.
+  int completion_vectors() const;
+
   // Readable when an asynchronous event waits. One thread per device context reads them.
   int async_fd() const;
   // The next asynchronous event, or nullopt if none waits. async_fd() must have been made

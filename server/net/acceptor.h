@@ -123,6 +123,7 @@ class Acceptor {
   void TakeCmEvents();
   void TakeAsyncEvents(Adapter& adapter);
   void OnAsyncEvent(Adapter& adapter, const verbs::AsyncEvent& event);
+  void OnQueuePairEvent(const verbs::AsyncEvent& event);
   void OnPortEvent(Adapter& adapter, const verbs::AsyncEvent& event);
   void RearmAlarms();
   void StartRemoval(ibv_context* context);

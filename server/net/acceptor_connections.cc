@@ -136,6 +136,7 @@ void Acceptor::Accept(Connection& connection) {
     return;
   }
   connection.accepted = true;
+  connection.ready = true;
   counters_.accepted.Add();
   if (LogEnabled(LogLevel::kDebug)) {
     LogDebug("connection ", connection.id, " from ", connection.peer, ", worker ",

@@ -23,7 +23,7 @@ void Acceptor::TakeCmEvents() {
   while (true) {
     absl::StatusOr<std::optional<verbs::CmEvent>> event = channel_.TryGetEvent();
     if (!event.ok()) {
-      LogError("connection manager: ", event.status().message());
+      if (log_.Allow()) LogError("connection manager: ", event.status().message());
       return;
     }
     if (!event->has_value()) return;
@@ -80,14 +80,8 @@ void Acceptor::OnAsyncEvent(Adapter& adapter, const verbs::AsyncEvent& event) {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-      for (const auto& [connection, owner] : connections_) {
-        if (connection->raw_qp != event.raw().element.qp || connection->disconnecting) continue;
-        if (log_.Allow()) {
-          LogWarn("connection ", connection->id, " from ", connection->peer, ": ",
-                  verbs::AsyncEventText(event.type()));
-        }
-        connection->worker->Post({WorkerMail::Kind::kPeerLeft, connection});
-      }
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      OnQueuePairEvent(event);
       break;
     case IBV_EVENT_PORT_ACTIVE:
     case IBV_EVENT_PORT_ERR:
@@ -100,12 +94,29 @@ void Acceptor::OnAsyncEvent(Adapter& adapter, const verbs::AsyncEvent& event) {
       StartRemoval(adapter.device().context());
       break;
     case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
     case IBV_EVENT_SQ_DRAINED:
       break;
     default:
       LogWarn("device ", adapter.name(), ": ", verbs::AsyncEventText(event.type()));
   }
+}
+
+void Acceptor::OnQueuePairEvent(const verbs::AsyncEvent& event) {
+  const auto found = std::find_if(connections_.begin(), connections_.end(), [&](const auto& each) {
+    return each.first->raw_qp == event.raw().element.qp;
+  });
+  if (found == connections_.end()) return;
+  Connection* const connection = found->first;
+  if (event.type() == IBV_EVENT_QP_LAST_WQE_REACHED) {
+    connection->worker->Post({WorkerMail::Kind::kLastReceive, connection});
+    return;
+  }
+  if (connection->disconnecting) return;
+  if (log_.Allow()) {
+    LogWarn("connection ", connection->id, " from ", connection->peer, ": ",
+            verbs::AsyncEventText(event.type()));
+  }
+  connection->worker->Post({WorkerMail::Kind::kPeerLeft, connection});
 }
 
 // Connections stay: what they wait for is repeated for as long as the transport's retries last.

@@ -132,10 +132,10 @@ absl::StatusOr<std::unique_ptr<QueueSet>> Adapter::MakeQueueSet(int worker) {
   queues->adapter = this;
   queues->worker = worker;
   VERBENA_ASSIGN_OR_RETURN(queues->channel, verbs::CompletionChannel::Create(device_));
-  VERBENA_ASSIGN_OR_RETURN(
-      queues->receive_cq.cq,
-      verbs::CompletionQueue::Create(device_, static_cast<int>(plan_.receive_cq_depth),
-                                     &queues->channel, &queues->receive_cq));
+  VERBENA_ASSIGN_OR_RETURN(queues->receive_cq.cq,
+                           verbs::CompletionQueue::Create(
+                               device_, static_cast<int>(plan_.receive_cq_depth), &queues->channel,
+                               &queues->receive_cq, CompletionVector(worker)));
   VERBENA_ASSIGN_OR_RETURN(
       queues->receives, ReceiveQueue::Create(pd_, absl::StrCat("verbena-receive-", worker), plan_));
   VERBENA_ASSIGN_OR_RETURN(queues->responses,
@@ -163,7 +163,8 @@ absl::StatusOr<SendQueue*> Adapter::ReserveSendQueue(QueueSet& queues) {
   auto made = std::make_unique<SendQueue>();
   VERBENA_ASSIGN_OR_RETURN(
       made->queue.cq, verbs::CompletionQueue::Create(device_, static_cast<int>(plan_.send_cq_depth),
-                                                     &queues.channel, &made->queue));
+                                                     &queues.channel, &made->queue,
+                                                     CompletionVector(queues.worker)));
   made->connections = 1;
   queues.send_queues.push_back(std::move(made));
   return queues.send_queues.back().get();

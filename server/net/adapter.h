@@ -39,6 +39,10 @@ struct SendQueue {
   bool adopted = false;      // the worker's: it polls the queue
 };
 
+// Whether a device tells that a queue pair in ERR takes no more from its shared receive queue
+// (IBV_EVENT_QP_LAST_WQE_REACHED). No query says so: adapters do, some software devices do not.
+enum class LastReceive : uint8_t { kUnknown, kTold, kNever };
+
 // What one worker has on one adapter. The worker's from its start, or WorkerMail::kAddQueues, until
 // it has ended, or given the queues up (kDropQueues); except for the last members, which are the
 // acceptor's.
@@ -56,6 +60,7 @@ struct QueueSet {
   uint32_t adopted = 0;            // connections, until their QPs are destroyed
   absl::flat_hash_map<uint32_t, Connection*> by_qp;
   Connection* last = nullptr;  // found in by_qp by the last look
+  LastReceive last_receive = LastReceive::kUnknown;
 
   std::vector<std::unique_ptr<SendQueue>> send_queues;
   uint32_t connections = 0;
@@ -104,6 +109,8 @@ class Adapter {
   absl::Status ExplainRegistration(const absl::Status& status, const Slice& slice) const;
   absl::Status MakeQueues(const QueueOptions& options);
   absl::StatusOr<std::unique_ptr<QueueSet>> MakeQueueSet(int worker);
+  // The interrupt of a worker's completion queues: each has another, as far as there are enough.
+  int CompletionVector(int worker) const { return worker % device_.completion_vectors(); }
 
   verbs::CmId anchor_;  // destroyed last
   verbs::DeviceView device_;

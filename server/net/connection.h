@@ -7,7 +7,8 @@
 //   open                                      CM event or failed accept: kPeerLeft
 //   closing: posts nothing more; kDisconnect -> disconnects, QP to ERR; kErrored ->
 //   flushing: waits (briefly) for the flushed
-//     requests, empties the receive CQ;
+//     requests and the last receive
+//     (kLastReceive), empties the receive CQ;
 //     forgets the QP's number; kDestroy    -> destroys QP and CM id; kGone ->
 //   gives back buffers, credits, slot; deletes the connection
 //
@@ -54,6 +55,7 @@ struct WorkerMail {
     kPeerLeft,       // the client has left, or the accept failed
     kDeviceRemoved,  // the connection's device is being removed
     kErrored,        // the QP is in ERR
+    kLastReceive,    // it takes no more receives from the shared queue
     kGone,           // QP and CM id are destroyed
     kAddQueues,      // of a device that has come: serve `queues`
     kDropQueues,     // of a device that goes and has no connections: tell `acceptor` when done
@@ -129,6 +131,7 @@ struct Connection {
   verbs::ConnectOptions parameters;
   bool accepted = false;  // or refused
   bool disconnecting = false;
+  bool ready = false;  // accepted, so that the QP is in RTS; the worker's to read once it is in ERR
 
   // The worker's.
   verbs::SlotRef slot;
@@ -144,7 +147,8 @@ struct Connection {
   ReadTransfer transfer;
   std::vector<Arrived> waiting;  // from waiting_head on: arrived behind `request`
   size_t waiting_head = 0;
-  bool starved = false;  // `waiting` waits for a response buffer or a place in the send queue
+  bool starved = false;       // `waiting` waits for a response buffer or a place in the send queue
+  bool last_receive = false;  // the QP is in ERR and takes no more shared receives
 
   // Requests to be posted with the next doorbell: indices into the worker's batch.
   uint32_t batch_first = kNoBuffer;

@@ -270,6 +270,10 @@ void Worker::TakeMail() {
       case WorkerMail::Kind::kErrored:
         Flushed(*mail.connection);
         break;
+      case WorkerMail::Kind::kLastReceive:
+        mail.connection->last_receive = true;
+        mail.connection->queues->last_receive = LastReceive::kTold;
+        break;
       case WorkerMail::Kind::kGone:
         Forget(std::unique_ptr<Connection>(mail.connection));
         break;

@@ -97,6 +97,7 @@ class Worker {
   void Adopt(Connection* connection);
   void Close(Connection& connection, CloseReason reason, std::string_view detail);
   void Flushed(Connection& connection);
+  static bool AwaitsLastReceive(const Connection& connection);
   void CheckFlushing();
   void Release(Connection& connection);
   void Forget(std::unique_ptr<Connection> connection);

@@ -10,7 +10,8 @@
 namespace verbena::net {
 namespace {
 
-// How long to wait for the flushed requests of a QP in ERR: some drivers never complete them.
+// How long to wait for the flushed requests of a QP in ERR, and for the news that it takes no more
+// shared receives: some drivers never complete the former, some never tell the latter.
 constexpr int64_t kFlushLimit = 200'000'000;
 
 }  // namespace
@@ -92,17 +93,32 @@ void Worker::Flushed(Connection& connection) {
   flushing_.push_back(&connection);
 }
 
+// Whether a QP in ERR may still complete a shared receive that it had begun to fill. An adapter may
+// write that completion after the QP has changed its state, and what is not polled before the QP is
+// destroyed is lost, together with the buffer that it names; so adapters tell when it was the last
+// one. Where the queues go as well, nothing is to be saved.
+bool Worker::AwaitsLastReceive(const Connection& connection) {
+  const QueueSet& queues = *connection.queues;
+  return queues.receives->srq() != nullptr && connection.ready && !connection.last_receive &&
+         queues.last_receive != LastReceive::kNever &&
+         connection.reason != CloseReason::kDeviceRemoved &&
+         connection.reason != CloseReason::kStopping;
+}
+
 void Worker::CheckFlushing() {
   int64_t now = 0;
   for (size_t i = 0; i < flushing_.size();) {
     Connection& connection = *flushing_[i];
+    const bool receiving = AwaitsLastReceive(connection);
     // Nothing tells whether an unsignalled request has left or is yet to be flushed.
-    if (connection.ledger.signalled() > 0) {
+    if (receiving || connection.ledger.signalled() > 0) {
       if (now == 0) now = MonotonicNanos();
       if (now < connection.flush_deadline) {
         ++i;
         continue;
       }
+      LastReceive& told = connection.queues->last_receive;
+      if (receiving && told == LastReceive::kUnknown) told = LastReceive::kNever;
     }
     flushing_[i] = flushing_.back();
     flushing_.pop_back();
@@ -112,8 +128,8 @@ void Worker::CheckFlushing() {
 
 void Worker::Release(Connection& connection) {
   QueueSet& queues = *connection.queues;
-  // A QP in ERR consumes no more receives; what it has consumed is in the CQ, and must be taken
-  // from there first, since destroying the QP may remove it.
+  // A QP in ERR consumes no more receives; what it has consumed is in the CQ (AwaitsLastReceive),
+  // and must be taken from there first, since destroying the QP may remove it.
   while (PollReceives(queues)) {
   }
   queues.by_qp.erase(connection.qp_number);
