@@ -258,7 +258,7 @@ void CheckVersion(const Context& context, const RdmaDevice& device, const RdmaPo
 
 void CheckCongestion(const Context& context) {
   for (const RdmaDevice& device : context.devices) {
-    if (device.iwarp) continue;  // TCP does it
+    if (device.iwarp || !device.connects()) continue;  // TCP does it, or nobody
     for (const RdmaPort& port : device.ports) {
       if (!port.ethernet() || port.netdevs.empty()) continue;
       const std::string subject = PortName(device, port);

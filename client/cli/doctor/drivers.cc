@@ -159,6 +159,19 @@ bool CheckDeviceFiles(const Context& context, const RdmaDevice& device) {
   return true;
 }
 
+void TellUnusable(const Context& context, const RdmaDevice& device) {
+  const bool other = std::any_of(context.devices.begin(), context.devices.end(),
+                                 [](const RdmaDevice& each) { return each.connects(); });
+  context.Add(other || context.options.connection.fabric != "verbs" ? Status::kWarn : Status::kFail,
+              "device", device.name,
+              absl::StrCat("kernel driver ", device.kernel_driver,
+                           " has no reliable connections and is unknown to the connection manager: "
+                           "Verbena cannot use this device"),
+              "use an InfiniBand, RoCE or iWARP adapter, or the software device on one host "
+              "(--fabric=soft)",
+              {});
+}
+
 void AskDevice(Context& context, const RdmaDevice& device) {
   const auto opened = verbs::Device::Open(context.verbs, device.name);
   if (!opened.ok()) {
@@ -290,7 +303,9 @@ void CheckDevices(Context& context) {
   std::vector<std::string> shown;
   if (auto list = verbs::Device::List(context.verbs); list.ok()) shown = *std::move(list);
   for (const RdmaDevice& device : context.devices) {
-    if (std::find(shown.begin(), shown.end(), device.name) == shown.end()) {
+    if (!device.connects()) {
+      TellUnusable(context, device);
+    } else if (std::find(shown.begin(), shown.end(), device.name) == shown.end()) {
       FailProvider(context, device);
     } else if (CheckDeviceFiles(context, device)) {
       AskDevice(context, device);

@@ -11,9 +11,10 @@ namespace verbena::cli::doctor {
 namespace {
 
 constexpr char kRoceV2[] = "RoCE v2";
-// What RoCE puts around the payload of a packet, within the interface's MTU: network and UDP
-// headers and the transport's own (drivers differ a little; Soft-RoCE takes the most).
-constexpr uint64_t kRoceHeaders = 80;
+// What RoCE puts around the payload of a packet at most, within the interface's MTU: network and
+// UDP headers and the transport's own, as the kernel counts them for most drivers and for the paths
+// of the connection manager (iboe_get_mtu). Soft-RoCE counts 80 for its port.
+constexpr uint64_t kRoceHeaders = 96;
 // The interface's MTU that carries 4096 bytes of payload with every driver.
 constexpr uint64_t kRecommendedMtu = 4200;
 
@@ -236,6 +237,7 @@ void CheckMtu(const Context& context, const RdmaDevice& device, const RdmaPort& 
 
 void CheckPorts(const Context& context) {
   for (const RdmaDevice& device : context.devices) {
+    if (!device.connects()) continue;  // CheckDevices has told
     for (const RdmaPort& port : device.ports) {
       CheckLink(context, device, port);
       const std::vector<std::string> elsewhere = NetdevsElsewhere(context, port);

@@ -51,6 +51,10 @@ struct RdmaDevice {
   std::string uverbs;                   // its file in /dev/infiniband, "uverbs0"; "" if none
   bool iwarp = false;
   std::vector<RdmaPort> ports;
+
+  // Whether it has reliable connections and is known to the connection manager. EFA is not: its
+  // queue pairs are datagrams.
+  bool connects() const { return kernel_driver != "efa"; }
 };
 
 // Sorted by name; empty where the kernel has none.

@@ -98,6 +98,10 @@ TEST_F(DoctorChecks, Mtu) {
                            MtuCase{9000, IBV_MTU_4096, Status::kOk, "carry 4096 bytes"},
                            MtuCase{9000, IBV_MTU_1024, Status::kWarn, "has not followed"},
                            MtuCase{4096, IBV_MTU_2048, Status::kWarn, "not large enough"},
+                           // Room for 4096 bytes, but not with all headers.
+                           MtuCase{4180, IBV_MTU_2048, Status::kWarn, "not large enough"},
+                           MtuCase{4192, IBV_MTU_2048, Status::kWarn, "has not followed"},
+                           MtuCase{1110, IBV_MTU_512, Status::kWarn, "small packets"},
                            MtuCase{1000, IBV_MTU_512, Status::kWarn, "small packets"},
                            MtuCase{1000, IBV_MTU_1024, Status::kFail, "do not fit"},
                            MtuCase{300, IBV_MTU_256, Status::kFail, "do not fit"}}) {

@@ -225,6 +225,27 @@ TEST_F(DoctorMachines, ADeviceThatCannotBeOpened) {
   EXPECT_THAT(check.finding, HasSubstr("ibv_open_device"));
 }
 
+// Its ports have neither IP addresses nor GIDs of RoCE, which is not what is wrong with it.
+TEST_F(DoctorMachines, ADeviceWithoutConnections) {
+  machine_.AddMlx5();
+  machine_.Remove("/sys/class/infiniband/mlx5_0/device/driver");
+  machine_.Link("/sys/class/infiniband/mlx5_0/device/driver", "../../../bus/pci/drivers/efa");
+  const Report report = machine_.Examine();
+  int checks = 0;
+  for (const Check& check : report.checks()) {
+    if (check.subject != "mlx5_0" && check.subject != "mlx5_0/1") continue;
+    ++checks;
+    EXPECT_EQ(check.id, "device");
+    EXPECT_EQ(check.status, Status::kWarn);
+    EXPECT_THAT(check.finding, HasSubstr("no reliable connections"));
+  }
+  EXPECT_EQ(checks, 1);
+  machine_.options().connection.fabric = "verbs";
+  EXPECT_EQ(machine_.Find("device", "mlx5_0").status, Status::kFail);
+  machine_.AddRxe();
+  EXPECT_EQ(machine_.Find("device", "mlx5_0").status, Status::kWarn);
+}
+
 TEST_F(DoctorMachines, AContainerWithoutDeviceFiles) {
   machine_.AddMlx5();
   machine_.File("/.dockerenv", "");
