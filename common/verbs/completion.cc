@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/clock.h"
 #include "common/base/macros.h"
 #include "common/verbs/data_path.h"
 #include "common/verbs/errors.h"
@@ -35,18 +34,7 @@ absl::StatusOr<std::optional<CqEvent>> CompletionChannel::TryGetEvent() {
 }
 
 absl::StatusOr<std::optional<CqEvent>> CompletionChannel::WaitEvent(int timeout_ms) {
-  const int64_t deadline = MonotonicNanos() + int64_t{timeout_ms} * 1'000'000;
-  int left_ms = timeout_ms;
-  while (true) {
-    VERBENA_ASSIGN_OR_RETURN(std::optional<CqEvent> event, TryGetEvent());
-    if (event.has_value()) return event;
-    VERBENA_ASSIGN_OR_RETURN(const bool readable, WaitReadable(fd(), left_ms));
-    if (!readable) return std::nullopt;
-    if (timeout_ms >= 0) {
-      const int64_t left = deadline - MonotonicNanos();
-      left_ms = left > 0 ? static_cast<int>((left + 999'999) / 1'000'000) : 0;
-    }
-  }
+  return WaitForEvent(fd(), timeout_ms, [this] { return TryGetEvent(); });
 }
 
 void CompletionQueue::State::CountEvent(ibv_cq* cq) {

@@ -69,9 +69,12 @@ namespace internal {
 void ReportFailedDestroy(const char* call, int returned, int errno_value) noexcept {
   failed_destroys.fetch_add(1, std::memory_order_relaxed);
   try {
-    const absl::Status status =
-        ErrnoStatus(ReturnToErrno(returned, errno_value), call, "the object leaks");
-    LogError(status.message());
+    const int error = ReturnToErrno(returned, errno_value);
+    // What drivers with hot removal answer for every object of a device that has been pulled out.
+    const char* const consequence =
+        error == EIO ? "the device may have gone, and the kernel's part of the object with it"
+                     : "the object leaks";
+    LogError(ErrnoStatus(error, call, consequence).message());
   } catch (...) {
     // Logging failed (no memory): the count still tells.
   }

@@ -135,8 +135,10 @@ GidInfo DescribeGid(const DeviceView& device, const PortInfo& port, const ibv_gi
 }
 
 std::string ToString(const std::string& device, const PortInfo& port) {
+  const std::string speed =
+      port.gbps > 0 ? absl::StrCat(port.gbps, " Gb/s") : std::string("unknown speed");
   std::string text = absl::StrCat(device, ", port ", port.port, " (", port.state, "), link layer ",
-                                  port.link_layer, ", ", port.gbps, " Gb/s, MTU ", port.mtu);
+                                  port.link_layer, ", ", speed, ", MTU ", port.mtu);
   if (port.lid != 0) absl::StrAppend(&text, ", LID ", port.lid, ", SM LID ", port.sm_lid);
   return text;
 }

@@ -96,6 +96,10 @@ TEST(PortInfo, SaysLidsOnInfiniBandOnly) {
             "mlx5_0, port 1 (active), link layer InfiniBand, 100 Gb/s, MTU 4096, LID 17, SM LID 1");
   port.lid = 0;
   EXPECT_EQ(ToString("mlx5_0", port).find("LID"), std::string::npos);
+  // A code that is younger than the program.
+  port.gbps = PortGbps(2, 0);
+  EXPECT_EQ(ToString("mlx5_0", port),
+            "mlx5_0, port 1 (active), link layer InfiniBand, unknown speed, MTU 4096");
 }
 
 }  // namespace
