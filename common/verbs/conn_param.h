@@ -60,7 +60,7 @@ inline constexpr ConnectRange kRetryCountRange = {
 inline constexpr ConnectRange kRnrTimerRange = {
     "rnr_timer", 0, 31,
     "a code of the InfiniBand specification: 1 is 0.01 ms, 12 is 0.64 ms, "
-    "14 is 1 ms, 20 is 10 ms, 31 is 492 ms, 0 is 655 ms"};
+    "14 is 1.28 ms, 20 is 10 ms, 31 is 492 ms, 0 is 655 ms"};
 
 // The same options within what a device can do. (iWARP wants an initiator depth of at least 1.)
 inline ConnectOptions LimitToDevice(ConnectOptions options, const ibv_device_attr& attr) {

@@ -43,8 +43,8 @@ struct Options {
   // How often it repeats before the connection fails (0 to 7; 7 is for ever on some devices).
   uint32_t retry_count = 6;
   // How long the server waits before it repeats a message that found no receive posted here: a code
-  // of the InfiniBand specification (0 to 31; 1 is 0.01 ms, 12 is 0.64 ms, 14 is 1 ms, 20 is 10 ms,
-  // 0 is 655 ms).
+  // of the InfiniBand specification (0 to 31; 1 is 0.01 ms, 12 is 0.64 ms, 14 is 1.28 ms, 20 is
+  // 10 ms, 0 is 655 ms).
   uint32_t rnr_timer = 12;
 
   // How long waiting calls poll before they sleep on the completion channel. Polling is fastest and
