@@ -92,7 +92,7 @@ class OrderTest : public testing::Test {
   void SetUp() override {
     ASSERT_NE(store_, nullptr);
     ChooseKeys();
-    // Most of what it takes to a split, and then some changes of everything.
+    // Most of what it takes to a split, and then some changes and moves of everything.
     while (store_->Stats().mean_fill < 0.6) PutFiller();
     log_ = std::make_unique<StoreLog>(store_->region().bytes());
     for (const std::string& key : keys_) histories_[key].push_back({});
@@ -101,11 +101,12 @@ class OrderTest : public testing::Test {
       if (random_() % 4 == 0) {
         PutFiller();
       } else {
-        ChangeOne(keys_[random_() % keys_.size()]);
+        ChangeOrMoveOne();
       }
     }
-    for (int i = 0; i < 200; ++i) ChangeOne(keys_[random_() % keys_.size()]);
+    for (int i = 0; i < 300; ++i) ChangeOrMoveOne();
     log_->Stop();
+    ASSERT_GT(store_->Stats().moves, 100u);
     ASSERT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
   }
 
@@ -130,6 +131,21 @@ class OrderTest : public testing::Test {
 
   void PutFiller() {
     ASSERT_TRUE(store_->Put(0, absl::StrCat("filler", fillers_++), AsBytes("filler")).ok());
+  }
+
+  void ChangeOrMoveOne() {
+    const std::string& key = keys_[random_() % keys_.size()];
+    if (random_() % 3 == 0 && histories_[key].back().present) {
+      MoveOne(key);
+    } else {
+      ChangeOne(key);
+    }
+  }
+
+  // As compaction does: no change of the key's state, so nothing that readers may notice.
+  void MoveOne(const std::string& key) {
+    const uint64_t offset = store_->Get(0, key, std::span<uint8_t>())->slot.offset();
+    ASSERT_TRUE(store_->MoveItem(store_->maintenance_worker(), HashOf(key), offset));
   }
 
   void ChangeOne(const std::string& key) {
