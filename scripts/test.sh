@@ -76,7 +76,7 @@ if [ ${#PRESETS[@]} -eq 0 ]; then
 fi
 
 cd "$ROOT"
-packages=("${BUILD_PACKAGES[@]}" clang-format shellcheck libc6-dbg redis-server memcached)
+packages=("${BUILD_PACKAGES[@]}" gcc spin clang-format shellcheck libc6-dbg redis-server memcached)
 [ $FULL -eq 0 ] || packages+=(clang)
 install_packages "${packages[@]}"
 
