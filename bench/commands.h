@@ -9,6 +9,7 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitWrong = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitConnection = 3;
+inline constexpr int kExitOutput = 6;  // the same number as verbena-cli's
 
 // load and run.
 int LoadOrRun(const Config& config);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "bench/commands.h"
 #include "bench/interrupt.h"
+#include "bench/output.h"
 #include "bench/peers.h"
 #include "bench/process_cpu.h"
 #include "bench/progress.h"
@@ -18,6 +19,7 @@
 #include "bench/runner.h"
 #include "bench/statistics.h"
 #include "common/base/macros.h"
+#include "common/base/whole_file.h"
 
 namespace verbena::bench {
 namespace {
@@ -223,8 +225,8 @@ class Comparison {
 
 int Compare(const Config& config) {
   if (!config.json_file.empty()) {
-    if (const absl::Status status = CheckWritable(config.json_file); !status.ok()) {
-      std::fprintf(stderr, "verbena-bench: %s\n", status.ToString().c_str());
+    if (const absl::Status status = CheckWholeFile(config.json_file); !status.ok()) {
+      std::fprintf(stderr, "verbena-bench: --json: %s\n", std::string(status.message()).c_str());
       return kExitUsage;
     }
   }
@@ -241,13 +243,12 @@ int Compare(const Config& config) {
     std::fprintf(stderr, "verbena-bench: %s\n", status.ToString().c_str());
     return kExitConnection;
   }
-  std::fputs(comparison.Table().c_str(), stdout);
-  int exit_status = comparison.ExitStatus();
+  int exit_status = Print(comparison.Table(), comparison.ExitStatus());
   if (!config.json_file.empty()) {
     const absl::Status written = WriteJson(config.json_file, comparison.Json());
     if (!written.ok()) {
-      std::fprintf(stderr, "verbena-bench: --json: %s\n", written.ToString().c_str());
-      if (exit_status == kExitOk) exit_status = kExitWrong;
+      std::fprintf(stderr, "verbena-bench: --json: %s\n", std::string(written.message()).c_str());
+      if (exit_status == kExitOk) exit_status = kExitOutput;
     }
   }
   return exit_status;

@@ -66,7 +66,7 @@ compare
   --redis_server=redis-server, --memcached=memcached   programs to start
 
 Exit status: 0 all well; 1 wrong values, or more errors than --max_errors; 2 wrong usage; 3 no
-connection, or it was lost; 130 interrupted.
+connection, or it was lost; 6 the results could not be written; 130 interrupted.
 Flags from a file: --flagfile=FILE.
 )";
   return absl::StrCat(kBefore, ToAbsl(verbs::ConnectFlagsHelp()), kAfter);

@@ -4,17 +4,20 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "bench/backend_verbena.h"
 #include "bench/baseline.h"
 #include "bench/commands.h"
 #include "bench/interrupt.h"
+#include "bench/output.h"
 #include "bench/report_json.h"
 #include "bench/report_table.h"
 #include "bench/runner.h"
 #include "bench/server_facts.h"
 #include "common/base/macros.h"
+#include "common/base/whole_file.h"
 
 namespace verbena::bench {
 namespace {
@@ -56,8 +59,8 @@ int Complain(const absl::Status& status) {
 
 int LoadOrRun(const Config& config) {
   if (!config.json_file.empty()) {
-    if (const absl::Status status = CheckWritable(config.json_file); !status.ok()) {
-      Complain(status);
+    if (const absl::Status status = CheckWholeFile(config.json_file); !status.ok()) {
+      std::fprintf(stderr, "verbena-bench: --json: %s\n", std::string(status.message()).c_str());
       return kExitUsage;
     }
   }
@@ -92,13 +95,13 @@ int LoadOrRun(const Config& config) {
     }
   }
   const BaselineResult* const shown = baseline.has_value() ? &*baseline : nullptr;
-  std::fputs(RunTable(config, context, result, shown).c_str(), stdout);
+  exit_status = Print(RunTable(config, context, result, shown), exit_status);
   if (!config.json_file.empty()) {
     const absl::Status written =
         WriteJson(config.json_file, RunJson(config, context, result, shown));
     if (!written.ok()) {
-      std::fprintf(stderr, "verbena-bench: --json: %s\n", written.ToString().c_str());
-      if (exit_status == kExitOk) exit_status = kExitWrong;
+      std::fprintf(stderr, "verbena-bench: --json: %s\n", std::string(written.message()).c_str());
+      if (exit_status == kExitOk) exit_status = kExitOutput;
     }
   }
   return exit_status;

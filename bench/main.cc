@@ -12,9 +12,11 @@
 #include "bench/commands.h"
 #include "bench/config.h"
 #include "bench/interrupt.h"
+#include "bench/output.h"
 #include "bench/raw_endpoint.h"
 #include "common/base/command_line.h"
 #include "common/base/log.h"
+#include "common/base/standard_descriptors.h"
 #include "common/base/text.h"
 
 namespace verbena::bench {
@@ -50,6 +52,7 @@ int UsageError(std::string_view message) {
 }
 
 int Run(int argc, char** argv) {
+  HoldStandardDescriptors();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   SetUpLog("verbena-bench", "warn", /*time_stamps=*/false);
   if (argc > 1 && std::strcmp(argv[1], "raw-target") == 0) return RawTarget(argc, argv);
@@ -58,12 +61,10 @@ int Run(int argc, char** argv) {
   if (!operands.ok()) return UsageError(ToStd(operands.status().message()));
   const std::string name = operands->empty() ? "" : operands->front();
   if (HelpWanted() || name == "help") {
-    std::fputs(HelpText().c_str(), stdout);
-    return kExitOk;
+    return Print(HelpText(), kExitOk);
   }
   if (VersionWanted()) {
-    std::printf("verbena-bench %s\n", VERBENA_VERSION);
-    return kExitOk;
+    return Print("verbena-bench " VERBENA_VERSION "\n", kExitOk);
   }
   if (operands->size() > 1) {
     return UsageError(absl::StrCat("what is '", (*operands)[1], "'? Flags start with --"));

@@ -1,16 +1,13 @@
 #include "bench/report_json.h"
 
 #include <sys/utsname.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "bench/ticks.h"
+#include "common/base/whole_file.h"
 
 namespace verbena::bench {
 namespace {
@@ -83,10 +80,6 @@ std::string CpuModel() {
     }
   }
   return "unknown";
-}
-
-absl::Status FileError(const std::string& path) {
-  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
 }
 
 }  // namespace
@@ -168,30 +161,10 @@ nlohmann::json RunJson(const Config& config, const RunContext& context, const Ru
   return json;
 }
 
-absl::Status CheckWritable(const std::string& path) {
-  const std::string temporary = absl::StrCat(path, ".tmp", getpid());
-  std::ofstream file(temporary);
-  if (file.fail()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--json=", path, ": cannot write there: ", std::strerror(errno)));
-  }
-  file.close();
-  std::remove(temporary.c_str());
-  return absl::OkStatus();
-}
-
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
-  const std::string temporary = absl::StrCat(path, ".tmp", getpid());
-  std::ofstream file(temporary);
   // Error texts may quote bytes of a peer that are no UTF-8.
-  file << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  file.close();
-  if (file.fail() || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const absl::Status status = FileError(path);
-    std::remove(temporary.c_str());
-    return status;
-  }
-  return absl::OkStatus();
+  return WriteWholeFile(path,
+                        json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
 }
 
 }  // namespace verbena::bench

@@ -20,10 +20,7 @@ nlohmann::json RunJson(const Config& config, const RunContext& context, const Ru
 nlohmann::json ConfigJson(const Config& config);
 nlohmann::json EnvironmentJson();
 
-// Whether `path` can be written, asked before a run that would be lost otherwise. InvalidArgument
-// with the reason.
-absl::Status CheckWritable(const std::string& path);
-// Writes to `path` by way of a temporary file, so that there is a whole file or none.
+// Writes as WriteWholeFile does, with its errors.
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json);
 
 }  // namespace verbena::bench

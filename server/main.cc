@@ -1,27 +1,28 @@
 // verbena-server: see --help.
 #include <signal.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/log.h"
+#include "common/base/standard_descriptors.h"
+#include "common/base/whole_file.h"
 #include "server/admin/signals.h"
 #include "server/flags.h"
 #include "server/server.h"
 
 namespace {
 
+using verbena::CheckWholeFile;
 using verbena::LogCritical;
 using verbena::LogInfo;
 using verbena::LogWarn;
 using verbena::SetUpLog;
+using verbena::WriteWholeFile;
 using verbena::server::CommandLine;
 using verbena::server::Server;
 
@@ -36,24 +37,19 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Whoever waits for the file sees it whole or not at all.
-absl::Status WritePortFile(const std::string& path, const std::string& address) {
-  const std::string draft = absl::StrCat(path, ".", getpid(), ".tmp");
-  std::ofstream file(draft);
-  file << address << "\n";
-  file.close();
-  if (!file || std::rename(draft.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    std::remove(draft.c_str());
-    return absl::InvalidArgumentError(
-        absl::StrCat("--port_file=", path, ": cannot write it: ", std::strerror(error)));
-  }
-  return absl::OkStatus();
-}
-
 int Serve(const CommandLine& line) {
   verbena::admin::StopSignals& signals = verbena::admin::StopSignals::Start();
   LogInfo("verbena-server ", verbena::server::Version());
+  const auto cannot_write = [&](const absl::Status& status) {
+    LogCritical("--port_file=", line.port_file, ": ", status.message());
+    return kCannotStart;
+  };
+  // Asked before minutes go by with touching the memory.
+  if (!line.port_file.empty()) {
+    if (const absl::Status status = CheckWholeFile(line.port_file); !status.ok()) {
+      return cannot_write(status);
+    }
+  }
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(line.config);
   if (!server.ok()) {
     LogCritical(server.status().message());
@@ -61,10 +57,10 @@ int Serve(const CommandLine& line) {
   }
   for (const std::string& text : (*server)->Banner()) LogInfo(text);
   if (!line.port_file.empty()) {
-    if (const absl::Status status = WritePortFile(line.port_file, (*server)->address());
+    if (const absl::Status status =
+            WriteWholeFile(line.port_file, absl::StrCat((*server)->address(), "\n"));
         !status.ok()) {
-      LogCritical(status.message());
-      return kCannotStart;
+      return cannot_write(status);
     }
   }
   signals.SetServing();
@@ -86,6 +82,7 @@ int Serve(const CommandLine& line) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  verbena::HoldStandardDescriptors();
   verbena::admin::BlockStopSignals();
   signal(SIGPIPE, SIG_IGN);
   const absl::StatusOr<CommandLine> line = verbena::server::ParseCommandLine(&argc, &argv);

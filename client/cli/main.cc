@@ -1,11 +1,8 @@
 // verbena-cli: see HelpText (help.cc).
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -15,22 +12,12 @@
 #include "client/cli/doctor/print.h"
 #include "client/cli/output.h"
 #include "common/base/log.h"
+#include "common/base/standard_descriptors.h"
 #include "common/softverbs/softverbs.h"
 #include "common/verbs/rdma_core.h"
 
 namespace verbena::cli {
 namespace {
-
-// A standard descriptor that the caller has closed would be given to the next file or socket that
-// is opened, and a value would be written into that. So its place is taken by one that refuses:
-// reads and writes then fail, and are told.
-void HoldStandardDescriptors() {
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free number is the one that is missing.
-    if (open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) std::abort();
-  }
-}
 
 int RunDoctor(const Arguments& arguments) {
   const doctor::Report report =

@@ -265,6 +265,38 @@ TEST(BenchUsage, WrongUsageIsRefused) {
   EXPECT_EQ(Bench({"run", "--server=127.0.0.1:1", "stray"}).code, 2);
 }
 
+// Bench with its output going where `redirection` of a shell says.
+Outcome BenchInto(const std::string& redirection, const std::vector<std::string>& args) {
+  ProcessOptions options;
+  options.program = "/bin/bash";
+  options.args = {"-c", "\"$@\" " + redirection, "bash", ProgramPath("verbena-bench")};
+  options.args.insert(options.args.end(), args.begin(), args.end());
+  auto process = Process::Start(std::move(options));
+  EXPECT_TRUE(process.ok()) << process.status();
+  return process.ok() ? Finish(**process) : Outcome{};
+}
+
+TEST_F(BenchTest, ResultsThatCannotBeWrittenAreAFailure) {
+  const Outcome full = BenchInto(">/dev/full", Args("run", {"--operations=100"}));
+  EXPECT_EQ(full.code, 6) << full.err;
+  EXPECT_THAT(full.err, HasSubstr("standard output: No space left on device"));
+  // Not into whatever descriptor would have got the number of the closed one.
+  const Outcome closed = BenchInto(">&-", Args("run", {"--operations=100"}));
+  EXPECT_EQ(closed.code, 6) << closed.err;
+  EXPECT_THAT(closed.err, HasSubstr("standard output: Bad file descriptor"));
+}
+
+TEST(BenchUsage, HelpThatCannotBeWrittenIsAFailure) {
+  EXPECT_EQ(BenchInto(">/dev/full", {"--help"}).code, 6);
+  EXPECT_EQ(BenchInto(">/dev/full", {"--version"}).code, 6);
+}
+
+TEST(BenchUsage, JsonThatCannotBeWrittenIsSaidBeforeTheRun) {
+  const Outcome outcome = Bench({"run", "--server=127.0.0.1:1", "--json=/no/such/folder/x.json"});
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("--json: cannot write /no/such/folder/x.json: No such file"));
+}
+
 TEST(BenchUsage, HelpTeaches) {
   const Outcome help = Bench({"--help"});
   EXPECT_EQ(help.code, 0);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/integration/eventually.h"
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 #include "tests/integration/raw_client.h"
@@ -128,6 +129,38 @@ TEST(ServerStart, PortFileThatCannotBeWritten) {
       RunServer({FabricFlag(), ListenFlag(), "--memory=16MiB", "--port_file=/no/such/folder/port"});
   EXPECT_EQ(ended.exit.code, 1);
   EXPECT_THAT(ended.err, HasSubstr("--port_file=/no/such/folder/port"));
+  EXPECT_THAT(ended.err, Not(HasSubstr("touching memory"))) << "it was known before";
+}
+
+// As a daemon without any of them: what is logged must not go into the sockets and event counters
+// that would get their numbers.
+TEST(ServerStart, WithStandardDescriptorsClosedItServes) {
+  const std::string path = ::testing::TempDir() + "/verbena-closed-" + std::to_string(getpid());
+  ProcessOptions options;
+  options.program = "/bin/bash";
+  options.args = {"-c",
+                  "echo $$ >\"$0.pid\"; exec \"$@\" <&- >&- 2>&-",
+                  path,
+                  ProgramPath("verbena-server"),
+                  FabricFlag(),
+                  ListenFlag(),
+                  "--memory=16MiB",
+                  "--log_level=debug",
+                  "--port_file=" + path};
+  auto process = Process::Start(std::move(options));
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_TRUE(Eventually([&] { return std::filesystem::exists(path); }));
+  std::string pid;
+  std::ifstream(path + ".pid") >> pid;
+  for (const char* fd : {"0", "1", "2"}) {
+    EXPECT_EQ(std::filesystem::read_symlink("/proc/" + pid + "/fd/" + fd), "/dev/null");
+  }
+  (*process)->Signal(SIGTERM);
+  const auto exit = (*process)->WaitForExit(kPatience);
+  ASSERT_TRUE(exit.ok()) << exit.status();
+  EXPECT_EQ(exit->code, 0);
+  std::filesystem::remove(path);
+  std::filesystem::remove(path + ".pid");
 }
 
 TEST(ServerStart, PortFileHasTheAddress) {

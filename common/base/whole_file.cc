@@ -1,0 +1,89 @@
+#include "common/base/whole_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/unique_fd.h"
+
+namespace verbena {
+namespace {
+
+absl::Status CannotWrite(const std::string& path, int error) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cannot write ", path, ": ",
+      error == ENXIO ? "it is a pipe that nobody reads, or a socket" : std::strerror(error)));
+}
+
+bool IsFolder(const std::string& path) {
+  struct stat found {};
+  return stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+// Root could rename a file over a device, which would be gone then for all the machine.
+bool IsToBeReplaced(const std::string& path) {
+  struct stat found {};
+  return stat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode);
+}
+
+std::string DraftOf(const std::string& path) { return absl::StrCat(path, ".", getpid(), ".tmp"); }
+
+UniqueFd OpenDraft(const std::string& path) {
+  return UniqueFd(
+      open(DraftOf(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY | O_CLOEXEC, 0666));
+}
+
+// O_NONBLOCK: opening a pipe would wait for its reader.
+UniqueFd OpenExisting(const std::string& path) {
+  UniqueFd fd(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (fd.valid()) fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
+  return fd;
+}
+
+bool WriteText(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+// close() tells what a file system of a network could not store.
+bool Close(UniqueFd fd) { return close(fd.Release()) == 0; }
+
+}  // namespace
+
+absl::Status WriteWholeFile(const std::string& path, std::string_view text) {
+  const bool replace = IsToBeReplaced(path);
+  UniqueFd fd = replace ? OpenDraft(path) : OpenExisting(path);
+  const bool opened = fd.valid();
+  if (opened && WriteText(fd.get(), text) && Close(std::move(fd)) &&
+      (!replace || std::rename(DraftOf(path).c_str(), path.c_str()) == 0)) {
+    return absl::OkStatus();
+  }
+  const int error = errno;
+  if (replace && opened) std::remove(DraftOf(path).c_str());
+  return CannotWrite(path, error);
+}
+
+absl::Status CheckWholeFile(const std::string& path) {
+  if (IsFolder(path)) return CannotWrite(path, EISDIR);
+  if (!IsToBeReplaced(path)) {
+    // Not opened: the reader of a pipe would take its closing for the end.
+    return access(path.c_str(), W_OK) == 0 ? absl::OkStatus() : CannotWrite(path, errno);
+  }
+  const UniqueFd draft = OpenDraft(path);
+  if (!draft.valid()) return CannotWrite(path, errno);
+  std::remove(DraftOf(path).c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace verbena
