@@ -6,8 +6,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/sizes.h"
 
@@ -25,6 +28,22 @@ absl::Status NoMemory(const std::string& name, uint64_t size, const char* call) 
   return absl::ResourceExhaustedError(absl::StrCat("cannot get ", FormatSize(size),
                                                    " of memory for ", name, ": ", call, ": ",
                                                    std::strerror(errno)));
+}
+
+// Whether the kernel gives transparent huge pages to the mapping at `data`, asked of the kernel
+// itself: madvise() succeeds also where /sys/kernel/mm/transparent_hugepage/shmem_enabled forbids
+// them, and newer kernels have settings for each size besides.
+bool MayGetHugePages(const void* data) {
+  std::ifstream maps("/proc/self/smaps");
+  const std::string start = absl::StrCat(absl::Hex(reinterpret_cast<uintptr_t>(data)), "-");
+  bool found = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (absl::StartsWith(line, start)) found = true;
+    if (found && absl::StartsWith(line, "THPeligible:")) {
+      return absl::EndsWith(line, " 1");
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -69,7 +88,8 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(const std::string& name, uint6
   if (const char* failed = map(0, kSmallPage); failed != nullptr) {
     return NoMemory(name, size, failed);
   }
-  if (want_huge && madvise(memory.data_, memory.size_, MADV_HUGEPAGE) == 0) {
+  if (want_huge && madvise(memory.data_, memory.size_, MADV_HUGEPAGE) == 0 &&
+      MayGetHugePages(memory.data_)) {
     memory.kind_ = PageKind::kTransparent;
   }
   return memory;

@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <mutex>
 #include <numeric>
 #include <string>
@@ -181,6 +183,27 @@ TEST(SharedMemoryTest, WithHugePagesWantedItWorksEitherWay) {
   EXPECT_GE(memory->size(), 3 * kMiB);
   memory->data()[memory->size() - 1] = 1;
   EXPECT_NE(std::string(PageKindName(memory->page_kind())), "");
+}
+
+// The word in brackets of a file of /sys, such as "never" of "always within_size advise [never]".
+std::string Chosen(const std::string& path) {
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t open = text.find('[');
+  return open == std::string::npos ? "" : text.substr(open + 1, text.find(']') - open - 1);
+}
+
+// What the banner and `doctor` say of the region's pages must be one thing.
+TEST(SharedMemoryTest, TransparentHugePagesAreClaimedOnlyWhereTheKernelGivesThem) {
+  const std::string settings = "/sys/kernel/mm/transparent_hugepage/";
+  std::string policy = Chosen(settings + "hugepages-2048kB/shmem_enabled");  // since Linux 6.14
+  if (policy.empty() || policy == "inherit") policy = Chosen(settings + "shmem_enabled");
+  const bool given = !policy.empty() && policy != "never" && policy != "deny";
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("test", 4 * kMiB, true);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  if (memory->page_kind() == PageKind::kHugeTlb)
+    return;  // reserved ones: nothing else is asked for
+  EXPECT_EQ(memory->page_kind(), given ? PageKind::kTransparent : PageKind::kSmall) << policy;
 }
 
 TEST(SharedMemoryTest, TooMuchIsAnErrorThatNamesTheSize) {
