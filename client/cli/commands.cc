@@ -25,8 +25,11 @@ using Json = nlohmann::ordered_json;
 // A key in a message for people: quoted, with control characters and such escaped.
 std::string Quoted(std::string_view key) {
   constexpr size_t kMost = 80;
-  return absl::StrCat("'", absl::Utf8SafeCHexEscape(ToAbsl(key.substr(0, kMost))),
-                      key.size() > kMost ? "...'" : "'");
+  const absl::string_view shown = ToAbsl(key.substr(0, kMost));
+  // A key that is no text must not reach a terminal, or JSON, as it is. Nor half of a character.
+  return absl::StrCat(
+      "'", IsUtf8(ToStd(shown)) ? absl::Utf8SafeCHexEscape(shown) : absl::CHexEscape(shown),
+      key.size() > kMost ? "...'" : "'");
 }
 
 // A member with bytes: as text if it is text, else as NAME_base64.

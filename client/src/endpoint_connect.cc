@@ -63,7 +63,9 @@ class Attempts {
     return absl::DeadlineExceededError(absl::StrCat(
         "connecting to ", options_.server.ToString(), " over ", api_.fabric(),
         " took longer than the time allowed (", made_, made_ == 1 ? " attempt" : " attempts",
-        last_.ok() ? std::string(", without an answer)")
+        last_.ok() ? std::string(", without an answer: the server is stopped or overloaded, or the "
+                                 "network loses what is sent; see whether it runs, or allow more "
+                                 "time)")
                    : absl::StrCat("; the last: ", last_.message(), ")")));
   }
 

@@ -139,6 +139,14 @@ TEST_F(CliTest, Ping) {
   EXPECT_GT(json["round_trip_us"].get<double>(), 0.0);
 }
 
+TEST_F(CliTest, AKeyThatIsNoTextIsShownEscaped) {
+  const Outcome plain = Cli({flag_, "get", "a\tb\xfe"});
+  EXPECT_EQ(plain.code, 1);
+  EXPECT_EQ(plain.err, "verbena-cli: there is no key 'a\\tb\\xfe'\n");
+  const Json json = Json::parse(Cli({flag_, "--json", "get", "a\tb\xfe"}).out);
+  EXPECT_EQ(json["error"]["message"], "there is no key 'a\\tb\\xfe'");
+}
+
 TEST_F(CliTest, LimitsOfKeysAndValues) {
   const Outcome empty = Cli({flag_, "put", "", "value"});
   EXPECT_EQ(empty.code, 4) << empty.err;
