@@ -50,7 +50,25 @@ log_file() {
   printf '%s/build/%s.log' "$ROOT" "$1"
 }
 
-# build PRESET TARGET...: configures and builds with all cores; quiet unless something fails.
+# follow LOG: writes standard input to LOG and shows how far ninja is ("[12/157] Building..."): in one
+# line on a terminal, else each minute.
+follow() {
+  local line step shown=0 now
+  while IFS= read -r line; do
+    printf '%s\n' "$line"
+    [[ $line =~ ^\[([0-9]+/[0-9]+)\] ]] || continue
+    step=${BASH_REMATCH[1]} now=$SECONDS
+    if [ -t 2 ]; then
+      printf '\r    %s' "$step" >&2
+    elif [ $((now - shown)) -ge 60 ]; then
+      printf '    %s\n' "$step" >&2
+      shown=$now
+    fi
+  done >"$1"
+  [ ! -t 2 ] || printf '\r\033[K' >&2
+}
+
+# build PRESET TARGET...: configures and builds with all cores; shows how far it is, and what failed.
 build() {
   local preset=$1 log
   shift
@@ -60,7 +78,7 @@ build() {
     cd "$ROOT"
     cmake --preset "$preset" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "${CMAKE_EXTRA[@]}" &&
       cmake --build --preset "$preset" --target "$@"
-  ) >"$log" 2>&1 || {
+  ) 2>&1 | follow "$log" || {
     tail -n 60 "$log" >&2
     die "building preset $preset failed, see $log"
   }
