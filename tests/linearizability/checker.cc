@@ -57,7 +57,9 @@ absl::Status KeyChecker::Invoke(const Operation& operation, int* slot) {
   *slot = std::countr_one(pending_slots_);
   pending_slots_ |= Bit(*slot);
   if (operation.outcome == Outcome::kUnknown) unknown_slots_ |= Bit(*slot);
-  pending_[static_cast<size_t>(*slot)] = operation;
+  const auto place = static_cast<size_t>(*slot);
+  if (place >= pending_.size()) pending_.resize(place + 1);
+  pending_[place] = operation;
   return absl::OkStatus();
 }
 

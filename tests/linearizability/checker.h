@@ -12,7 +12,6 @@
 // Not thread-safe.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -71,7 +70,7 @@ class KeyChecker {
   absl::Status Unexplained(const Operation& operation) const;
 
   Rules rules_;
-  std::array<Operation, kMaxPending> pending_;
+  std::vector<Operation> pending_;  // by slot
   uint64_t pending_slots_ = 0;
   uint64_t unknown_slots_ = 0;  // of these, the ones that will never be answered
   std::vector<Configuration> configurations_;
