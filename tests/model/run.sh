@@ -188,7 +188,7 @@ catch_mutants() {
     name=${mutant%%:*}
     wanted "$name" || continue
     read -ra macros <<<"${mutant#*: }"
-    explore "$name" 1900 20 -O0 "-DMUTANT_$name" "${macros[@]}"
+    explore "$name" 1900 21 -O0 "-DMUTANT_$name" "${macros[@]}"
     runs=$((runs + 1))
     why=$(field "$name" '^pan:1: (assertion violated .*) \(at depth.*')
     if [ -n "$why" ] && [ -e "$WORK/$name/storage.pml.trail" ]; then
@@ -204,7 +204,7 @@ catch_mutants() {
 }
 
 printf 'Configurations of the model, each searched exhaustively:\n'
-verify 1900 20 -O0 "${CONFIGS[@]}"
+verify 1900 22 -O0 "${CONFIGS[@]}"
 [ $FULL -eq 0 ] || verify 6000 26 -O2 "${FULL_CONFIGS[@]}"
 printf 'Mutants, each searched until a violation is found:\n'
 catch_mutants

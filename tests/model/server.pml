@@ -242,9 +242,7 @@ proctype Writer(byte first_key, last_key) {
        Find(s, k, at, room, tail);
        if
        :: at == NONE && CAN_ALLOCATE && (room != NONE || CAN_LINK(s)) -> op = kInsert
-#ifndef NO_IN_PLACE
        :: at != NONE -> op = kInPlace
-#endif
        :: at != NONE && CAN_ALLOCATE -> op = kElsewhere
        :: at != NONE -> op = kDelete
 #ifdef MOVES
@@ -269,6 +267,11 @@ proctype Writer(byte first_key, last_key) {
        :: PUBLISHES(op) ->
           Allocate(b);
 #ifdef MUTANT_MOVE_FREES_EARLY
+          /*
+           * Another key of another bucket gets the block, and then the move's check = 0. (Freed
+           * between that 0 and the slot, it would do no harm that readers or the server could see:
+           * the slot leads to another key's item for a while.)
+           */
           if
           :: op == kMove -> Free(o)
           :: else
