@@ -5,6 +5,7 @@
 #include <cassert>
 #include <mutex>
 #include <span>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/macros.h"
@@ -100,24 +101,66 @@ void Allocator::Free(int worker, Block block) {
   Cache& cache = caches_[static_cast<size_t>(worker)];
   if (block.size_class == layout::kRunClass) {
     cache.AddUsed(-heap_.FreeRun(block.offset));
+    NoticeFreed();
     return;
   }
   cache.AddUsed(-layout::BlockSize(block.size_class));
   if (block.size_class >= kCachedClasses) {
-    heap_.FreeBlocks(block.size_class, std::span(&block.offset, 1));
+    FreeCentrally(block.size_class, std::span(&block.offset, 1));
     return;
   }
   const std::lock_guard lock(cache.lock);
+  // See BeginWindow.
+  if (block.offset - window_begin_.load(std::memory_order_relaxed) <
+      window_size_.load(std::memory_order_relaxed)) {
+    FreeCentrally(block.size_class, std::span(&block.offset, 1));
+    return;
+  }
   Cache::Magazine& magazine = cache.magazines[block.size_class];
   if (magazine.count == CacheCapacity(block.size_class)) {
     // The older half goes; the younger is more likely to be in the processor's cache.
     const uint32_t half = magazine.count / 2;
-    heap_.FreeBlocks(block.size_class, std::span(magazine.offsets).first(half));
+    FreeCentrally(block.size_class, std::span(magazine.offsets).first(half));
     std::copy(magazine.offsets.begin() + half, magazine.offsets.begin() + magazine.count,
               magazine.offsets.begin());
     magazine.count -= half;
   }
   magazine.offsets[magazine.count++] = block.offset;
+}
+
+void Allocator::FreeCentrally(uint32_t size_class, std::span<const uint64_t> offsets) {
+  heap_.FreeBlocks(size_class, offsets);
+  NoticeFreed();
+}
+
+void Allocator::SetFreedNotice(uint64_t bytes, std::function<void()> notice) {
+  notice_after_ = bytes;
+  next_notice_.store(heap_.freed_bytes() + bytes, std::memory_order_relaxed);
+  notice_ = std::move(notice);
+}
+
+void Allocator::NoticeFreed() {
+  if (notice_ == nullptr) return;
+  const uint64_t freed = heap_.freed_bytes();
+  if (freed < next_notice_.load(std::memory_order_relaxed)) return;
+  next_notice_.store(freed + notice_after_, std::memory_order_relaxed);
+  notice_();
+}
+
+// Whoever frees a block of the window holds the lock of his cache. If he had it before FlushCaches
+// did, the block may have gone into the cache, and is flushed. If he has it afterwards, he sees the
+// window, since it was stored before FlushCaches took that lock. So once FlushCaches has returned
+// no cache has a block of the window, until EndWindow. (Whoever sees one half of the window only
+// takes another block for one of it, at worst, and gives it back centrally, which is always right.)
+void Allocator::BeginWindow(HeapWindow window) {
+  window_begin_.store(window.begin, std::memory_order_relaxed);
+  window_size_.store(window.end - window.begin, std::memory_order_relaxed);
+  FlushCaches();
+}
+
+PageHeap::Released Allocator::EndWindow() {
+  window_size_.store(0, std::memory_order_relaxed);
+  return heap_.ReleaseWindow();
 }
 
 uint64_t Allocator::AllocateSegment() {
@@ -133,7 +176,7 @@ void Allocator::FlushCaches() {
     for (uint32_t size_class = 0; size_class < kCachedClasses; ++size_class) {
       Cache::Magazine& magazine = cache.magazines[size_class];
       if (magazine.count == 0) continue;
-      heap_.FreeBlocks(size_class, std::span(magazine.offsets).first(magazine.count));
+      FreeCentrally(size_class, std::span(magazine.offsets).first(magazine.count));
       magazine.count = 0;
     }
   }

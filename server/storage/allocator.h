@@ -8,7 +8,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 
 #include "absl/status/status.h"
 #include "common/layout/size_class.h"
@@ -46,6 +48,21 @@ class Allocator {
   // Gives the blocks in all workers' caches back to the heap.
   void FlushCaches();
 
+  // Compaction (compactor.h). Between isolating a window in heap() and EndWindow(), for the holder
+  // of the window: keeps the window's blocks out of the workers' caches and takes out what is
+  // there.
+  void BeginWindow(HeapWindow window);
+  // Releases the window.
+  PageHeap::Released EndWindow();
+  uint64_t heap_bytes() const { return heap_bytes_; }
+  PageHeap& heap() { return heap_; }
+  const PageHeap& heap() const { return heap_; }
+
+  // Has `notice` called each time that another `bytes` have come back to the heap, by the thread
+  // that freed the last of them: it must be short and must not come back to the allocator. Before
+  // any thread uses the allocator.
+  void SetFreedNotice(uint64_t bytes, std::function<void()> notice);
+
   // Bytes of blocks in use, with their rounding: neither free nor in a worker's cache.
   uint64_t UsedBytes() const;
   HeapUsage Usage() const { return heap_.Usage(); }
@@ -57,6 +74,8 @@ class Allocator {
   struct Cache;
 
   static uint32_t CacheCapacity(uint32_t size_class);
+  void FreeCentrally(uint32_t size_class, std::span<const uint64_t> offsets);
+  void NoticeFreed();
   uint64_t AllocateCached(Cache& cache, uint32_t size_class);
   uint64_t AllocateCentrally(uint64_t bytes, uint32_t size_class);
 
@@ -64,6 +83,12 @@ class Allocator {
   const int workers_;
   PageHeap heap_;
   std::unique_ptr<Cache[]> caches_;
+  // The window that is isolated; no block lies in it if the size is 0.
+  std::atomic<uint64_t> window_begin_{0};
+  std::atomic<uint64_t> window_size_{0};
+  uint64_t notice_after_ = 0;
+  std::atomic<uint64_t> next_notice_{0};
+  std::function<void()> notice_;
 };
 
 }  // namespace verbena::storage

@@ -9,6 +9,7 @@
 #include "common/base/relaxed_copy.h"
 #include "common/base/sizes.h"
 #include "server/storage/allocator.h"
+#include "server/storage/compactor.h"
 #include "server/storage/index.h"
 #include "server/storage/publish.h"
 #include "server/storage/store_worker.h"
@@ -19,6 +20,8 @@ namespace {
 using layout::ItemHeader;
 using layout::KeyHash;
 
+// How often a failed allocation compacts, see AllocateBlock.
+constexpr int kMostTries = 4;
 constexpr uint64_t kBodyOffset = sizeof(ItemHeader);
 
 const char* AsChars(const uint8_t* bytes) { return reinterpret_cast<const char*>(bytes); }
@@ -80,6 +83,7 @@ Store::Store(Region region, const StoreOptions& options)
     : region_(std::move(region)),
       options_(options),
       allocator_(std::make_unique<Allocator>(region_, options.workers + 1)),
+      compactor_(std::make_unique<Compactor>(*this, *allocator_)),
       workers_(std::make_unique<Worker[]>(static_cast<size_t>(options.workers + 1))) {}
 
 Store::~Store() = default;
@@ -196,11 +200,21 @@ bool Store::PutOverOld(int worker, KeyHash hash, std::string_view key,
   return true;
 }
 
+// Before memory is out, what is free in too small pieces is put together. The caller holds no
+// bucket. That may have to be done more than once, since others take what was made free.
+Block Store::AllocateBlock(int worker, uint64_t bytes) {
+  Block block = allocator_->Allocate(worker, bytes);
+  for (int i = 0; i < kMostTries && !block && compactor_->MakeRoom(worker, bytes); ++i) {
+    block = allocator_->Allocate(worker, bytes);
+  }
+  return block;
+}
+
 // A block with check = 0, header and key.
 absl::StatusOr<PreparedPut> Store::PrepareBlock(int worker, KeyHash hash, std::string_view key,
                                                 uint64_t value_len, uint16_t flags) {
   const uint64_t size = layout::ItemSize(key.size(), value_len);
-  const Block block = allocator_->Allocate(worker, size);
+  const Block block = AllocateBlock(worker, size);
   if (!block) {
     workers_[static_cast<size_t>(worker)].failed_allocations.Add(1);
     return allocator_->OutOfMemory("an item", size);
@@ -251,13 +265,14 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
   uint8_t* block = region_.At(put.slot_.offset());
   const std::string_view key(AsChars(block) + kBodyOffset, put.key_len_);
   ItemHeader header = MakeHeader(0, put.key_len_, put.value_len_, put.flags_);
-  for (;;) {
+  for (int tries = 0;;) {
     ChangeScope scope(*index_, put.hash_);
     const bool existed = scope.Find(key);
     if (!existed && !scope.MakeRoom()) {
       const unsigned depth = scope.depth();
       scope.Release();
       if (absl::Status split = index_->Split(put.hash_, depth); !split.ok()) {
+        if (tries++ < kMostTries && compactor_->MakeRoomForSegment(put.worker_)) continue;
         worker.failed_allocations.Add(1);
         return split;
       }
@@ -363,6 +378,11 @@ StoreStats Store::Stats() const {
   stats.slice_bytes = region_.size();
   stats.index_bytes = layout::kRegionHeaderSize + region_.directory().size_bytes() +
                       index.segments * layout::kSegmentSize;
+  stats.left_over_bytes = heap.left_over_bytes;
+  for (uint32_t i = 0; i < layout::kSizeClasses; ++i) {
+    stats.class_used_bytes[i] = heap.class_blocks[i] * layout::BlockSize(i);
+  }
+  stats.compaction = compactor_->counters();
   stats.block_bytes = allocator_->UsedBytes();
   stats.used_bytes = stats.index_bytes + stats.block_bytes;
   return stats;

@@ -30,7 +30,9 @@
 namespace verbena::storage {
 
 class Allocator;
+struct Block;
 class ChangeScope;
+class Compactor;
 class Index;
 class Store;
 
@@ -64,6 +66,13 @@ struct GetResult {
   // Where the item lies (class and offset of its block; Slot::offset() is from the slice's base).
   // The item's size is layout::ItemSize(key size, value_len). Good until the key's next change.
   layout::Slot slot;
+};
+
+// What came of moving an item.
+enum class MoveResult {
+  kMoved,
+  kGone,      // no such item lies there (any more), or it has changed meanwhile
+  kNoMemory,  // no other block could be had
 };
 
 // A change that has been checked and written, and is not visible. Move-only; dropping it gives the
@@ -135,7 +144,10 @@ class Store {
   // readers find it under the same version. False, and nothing has changed, if no such item lies
   // there (any more), it has changed meanwhile, or there is no memory. Only one thread at a time
   // may move.
-  bool MoveItem(int worker, layout::KeyHash hash, uint64_t offset);
+  bool MoveItem(int worker, layout::KeyHash hash, uint64_t offset) {
+    return TryMoveItem(worker, hash, offset) == MoveResult::kMoved;
+  }
+  MoveResult TryMoveItem(int worker, layout::KeyHash hash, uint64_t offset);
   // Removes the item in the block at `offset`, of a key with this hash, if it (still) lies there
   // and `agree`, called under the bucket's lock, returns true: how items expire and are evicted.
   // Returns whether an item was removed.
@@ -153,6 +165,7 @@ class Store {
   // For tests and administration.
   Allocator& allocator() { return *allocator_; }
   const Allocator& allocator() const { return *allocator_; }
+  Compactor& compactor() { return *compactor_; }
   const Index& index() const { return *index_; }
 
  private:
@@ -161,6 +174,7 @@ class Store {
 
   Store(Region region, const StoreOptions& options);
 
+  Block AllocateBlock(int worker, uint64_t bytes);
   absl::Status CheckSizes(std::string_view key, uint64_t value_len) const;
   absl::StatusOr<PreparedPut> PrepareBlock(int worker, layout::KeyHash hash, std::string_view key,
                                            uint64_t value_len, uint16_t flags);
@@ -180,6 +194,7 @@ class Store {
   StoreOptions options_;
   std::unique_ptr<Allocator> allocator_;
   std::unique_ptr<Index> index_;
+  std::unique_ptr<Compactor> compactor_;
   std::unique_ptr<Worker[]> workers_;  // the maintenance worker's last
   std::vector<ItemListener*> listeners_;
 };

@@ -47,16 +47,19 @@ uint64_t MovedCheck(const ItemHeader& header, const uint8_t* body, uint64_t from
 // bucket's lock. A larger one is copied ahead of the lock and published only if the block still
 // holds the same version: such a block is written to only while it is not in the index, and comes
 // back into it with another version, unless it is by a move; and nobody else moves.
-bool Store::MoveItem(int worker, KeyHash hash, uint64_t offset) {
+MoveResult Store::TryMoveItem(int worker, KeyHash hash, uint64_t offset) {
   assert(worker >= 0 && worker <= options_.workers);
   ItemHeader header;
   {
     ChangeScope scope(*index_, hash);
-    if (!scope.FindBlock(offset)) return false;
+    if (!scope.FindBlock(offset)) return MoveResult::kGone;
     header = scope.item();
+    // A bucket has keys of several hashes, and the block may have gone from one of them to another.
+    const auto* key = reinterpret_cast<const char*>(region_.At(offset)) + sizeof(header);
+    if (index_->Hash({key, header.key_len}).bits != hash.bits) return MoveResult::kGone;
   }
   const Block block = allocator_->Allocate(worker, header.size());
-  if (!block) return false;
+  if (!block) return MoveResult::kNoMemory;
   uint8_t* const target = region_.At(block.offset);
   const uint8_t* const source = region_.At(offset);
   const auto copy = [&] {
@@ -72,7 +75,7 @@ bool Store::MoveItem(int worker, KeyHash hash, uint64_t offset) {
     if (!scope.FindBlock(offset) || scope.item().version != header.version) {
       scope.Release();
       allocator_->Free(worker, block);
-      return false;
+      return MoveResult::kGone;
     }
     if (!large) copy();
     old = scope.slot();
@@ -84,7 +87,7 @@ bool Store::MoveItem(int worker, KeyHash hash, uint64_t offset) {
   }
   allocator_->Free(worker, {old.offset(), old.size_class()});
   workers_[static_cast<size_t>(worker)].moves.Add(1);
-  return true;
+  return MoveResult::kMoved;
 }
 
 bool Store::RemoveItemIf(int worker, KeyHash hash, uint64_t offset,

@@ -8,6 +8,16 @@
 
 namespace verbena::storage {
 
+// What compaction has done since the start.
+struct CompactionCounters {
+  uint64_t items_moved = 0;
+  uint64_t bytes_moved = 0;  // headers, keys and values
+  uint64_t windows_emptied = 0;
+  uint64_t bytes_emptied = 0;  // of the windows
+  uint64_t pages_emptied = 0;  // pages that became free by that
+  uint64_t given_up = 0;       // windows of which something stayed
+};
+
 // A snapshot. Counters of different workers are read one after the other, so that a snapshot taken
 // during changes may be off by the changes in flight.
 struct StoreStats {
@@ -26,6 +36,10 @@ struct StoreStats {
   uint64_t run_pages = 0;
   // Bytes given to each size class: whole pages and what was left over elsewhere.
   std::array<uint64_t, layout::kSizeClasses> class_bytes{};
+  // Of these, bytes of blocks that items, prepared changes and workers' caches have.
+  std::array<uint64_t, layout::kSizeClasses> class_used_bytes{};
+  uint64_t left_over_bytes = 0;  // in pages that are not free, for slabs of any class
+  CompactionCounters compaction;
 
   uint64_t segments = 0;
   uint64_t splits = 0;

@@ -1,4 +1,4 @@
-// Remote readers and local writers at the same time: no torn, stale or lost value.
+// Remote readers, local writers and compaction at the same time: no torn, stale or lost value.
 //
 // Every key has one writer, which numbers the key's changes. Ahead of change n it stores n in
 // `begun`, after it in `done`. What a reader finds tells its number, and must lie between `done` as
@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/sizes.h"
+#include "server/storage/compactor.h"
 #include "server/storage/store.h"
 #include "tests/unit/storage/storage_testing.h"
 
@@ -125,6 +126,15 @@ class ReadersTest : public testing::TestWithParam<Pattern> {
     writing_.fetch_sub(1, std::memory_order_release);
   }
 
+  // Empties one page after the other, all the time.
+  void Compact() {
+    const int worker = store_->maintenance_worker();
+    const uint64_t pages = store_->region().heap_pages();
+    for (uint64_t i = 0; writing_.load(std::memory_order_acquire) > 0; ++i) {
+      store_->compactor().EmptyPage(worker, i % pages);
+    }
+  }
+
   static std::string FillerName(int worker, uint64_t n) {
     return absl::StrCat("f", worker, "/", n);
   }
@@ -194,7 +204,9 @@ TEST_P(ReadersTest, SeeNothingTornStaleOrLost) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kReaders; ++i) threads.emplace_back([this, i] { Read(i); });
   for (int i = 0; i < kWriters; ++i) threads.emplace_back([this, i] { Write(i); });
+  threads.emplace_back([this] { Compact(); });
   for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(store_->compactor().counters().items_moved, 0u);
   ASSERT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
   EXPECT_GT(found_.load(), 0u);
   EXPECT_GT(not_accepted_.load(), 0u) << "readers and writers never met";

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/sizes.h"
 #include "server/storage/allocator.h"
+#include "server/storage/compactor.h"
 #include "server/storage/store.h"
 #include "tests/unit/storage/storage_testing.h"
 
@@ -153,10 +154,14 @@ TEST_P(ModelTest, AgreesWithAMap) {
     } else {
       GetOnce(worker, RandomKey());
     }
+    if (step % 200 == 0) {
+      store_->compactor().EmptyPage(worker, Below(store_->region().heap_pages()));
+    }
     if (step % 1000 == 999) CheckAll();
   }
   EXPECT_GT(refused_, 0) << "memory never ran out";
   EXPECT_GT(store_->Stats().splits, 0u);
+  EXPECT_GT(store_->Stats().compaction.items_moved, 0u);
   while (!model_.empty() && !HasFatalFailure()) {
     ASSERT_TRUE(store_->Delete(1, model_.begin()->first)->existed);
     model_.erase(model_.begin());
