@@ -84,7 +84,8 @@ struct Change {
   uint64_t begun = 0;
   uint64_t done = 0;
   bool present = false;
-  std::string value;  // "n:...", n being the position in the history
+  std::string value;     // "n:...", n being the position in the history
+  uint64_t version = 0;  // a move keeps it
 };
 
 class OrderTest : public testing::Test {
@@ -162,6 +163,7 @@ class OrderTest : public testing::Test {
       const absl::StatusOr<PutResult> put = store_->Put(0, key, AsBytes(change.value));
       ASSERT_TRUE(put.ok());
       ASSERT_EQ(put->existed, history.back().present);
+      change.version = put->version;
     }
     change.done = log_->now();
     history.push_back(std::move(change));
@@ -215,6 +217,7 @@ class OrderTest : public testing::Test {
     ASSERT_TRUE(absl::SimpleAtoi(reader.value().substr(0, reader.value().find(':')), &n));
     ASSERT_LT(n, history.size());
     ASSERT_EQ(reader.value(), history[n].value) << "torn";
+    ASSERT_EQ(reader.version(), history[n].version) << "torn";
     ASSERT_GE(n, least) << key << " is stale, instants " << begin << " to " << end;
     ASSERT_LE(history[n].begun, end) << key << " is from the future";
     seen = n;
