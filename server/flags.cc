@@ -48,6 +48,10 @@ DEFINE_int64(
     poll_us, 50,
     "microseconds that an idle worker polls before it sleeps, 0 to 1000000; more is faster "
     "for sparse traffic and costs processor time");
+DEFINE_string(
+    compaction_rate, "256MiB",
+    "bytes of items moved in a second, in the background, so that sparsely used memory can "
+    "be used for other sizes, up to 1TiB; 0: only when memory is short");
 DEFINE_bool(huge_pages, true, "use huge pages for the region where the machine gives them");
 DEFINE_double(
     drain_seconds, 5,
@@ -78,10 +82,10 @@ Sizes take B, KiB, MiB, GiB, TiB. --flagfile=FILE reads flags from a file, one a
 Flags:
 )";
 
-constexpr const char* kShown[] = {"listen",         "fabric",    "memory",     "workers",
-                                  "window",         "srq_depth", "srq",        "max_connections",
-                                  "max_value_size", "poll_us",   "huge_pages", "drain_seconds",
-                                  "log_level",      "port_file"};
+constexpr const char* kShown[] = {
+    "listen",    "fabric",     "memory",          "workers",        "window",
+    "srq_depth", "srq",        "max_connections", "max_value_size", "compaction_rate",
+    "poll_us",   "huge_pages", "drain_seconds",   "log_level",      "port_file"};
 
 void PrintHelp() {
   std::fputs(kIntroduction, stdout);
@@ -188,6 +192,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(int* argc, char*** argv) {
   }
   line.config.listen = *listen;
   line.config.huge_pages = FLAGS_huge_pages;
+  VERBENA_ASSIGN_OR_RETURN(
+      line.config.compaction_rate,
+      SizeFlag("compaction_rate", FLAGS_compaction_rate, 0, kMaxCompactionRate));
   VERBENA_ASSIGN_OR_RETURN(line.config.connect, verbs::ConnectOptionsFromFlags());
   line.config.poll_us = FLAGS_poll_us;
   line.config.queues = {.workers = FLAGS_workers,

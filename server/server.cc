@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@
 #include "common/verbs/rdma_core.h"
 #include "server/admin/info.h"
 #include "server/admin/memory_check.h"
+#include "server/storage/allocator.h"
 
 namespace verbena::server {
 namespace {
@@ -117,6 +119,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
                            storage::Store::Create(std::move(region), store_options));
   server->handler_ =
       std::make_unique<StoreHandler>(*server->store_, [raw = server.get()] { return raw->Info(); });
+  server->StartMaintenance();
   absl::StatusOr<std::unique_ptr<net::Network>> network = net::Network::Create(options, slice);
   if (!network.ok()) return Explain(network.status(), config.listen);
   server->network_ = *std::move(network);
@@ -124,6 +127,19 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
     return Explain(status, config.listen);
   }
   return server;
+}
+
+// Before any worker runs. The thread is woken when a 64th of the region has been freed.
+void Server::StartMaintenance() {
+  std::vector<Maintenance::Task> tasks;
+  if (config_.compaction_rate > 0) {
+    tasks.emplace_back(CompactionTask(*store_, config_.compaction_rate));
+  }
+  maintenance_ = std::make_unique<Maintenance>(std::move(tasks));
+  storage::Allocator& allocator = store_->allocator();
+  allocator.SetFreedNotice(std::max<uint64_t>(allocator.heap_bytes() / 64, layout::kPageSize),
+                           [this] { maintenance_->Wake(); });
+  maintenance_->Start();
 }
 
 Server::~Server() {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/net_address.h"
+#include "server/maintenance.h"
 #include "server/net/network.h"
 #include "server/storage/store.h"
 #include "server/store_handler.h"
@@ -30,6 +31,8 @@ struct ServerConfig {
   uint64_t memory = uint64_t{1} << 30;           // bytes, of the whole region
   uint64_t max_value_size = uint64_t{64} << 20;  // bytes
   bool huge_pages = true;
+  // Bytes that compaction moves in a second in the background; 0: only when memory is short.
+  uint64_t compaction_rate = uint64_t{256} << 20;
   net::QueueOptions queues;
   verbs::ConnectOptions connect;
   int64_t poll_us = 50;
@@ -41,6 +44,7 @@ struct ServerConfig {
 // Limits of the members above.
 inline constexpr uint64_t kMinMemory = storage::kMinSliceSize;
 inline constexpr uint64_t kMaxMemory = uint64_t{1} << 48;
+inline constexpr uint64_t kMaxCompactionRate = uint64_t{1} << 40;
 inline constexpr int64_t kMaxPollUs = 1'000'000;
 
 class Server {
@@ -70,11 +74,13 @@ class Server {
   storage::Store& store() { return *store_; }
 
  private:
+  void StartMaintenance();
   explicit Server(const ServerConfig& config) : config_(config) {}
 
   ServerConfig config_;
   int64_t started_ = 0;  // CLOCK_MONOTONIC, ns
   std::unique_ptr<storage::Store> store_;
+  std::unique_ptr<Maintenance> maintenance_;
   std::unique_ptr<StoreHandler> handler_;
   std::unique_ptr<net::Network> network_;
 };

@@ -29,6 +29,28 @@ Json MemoryJson(const storage::StoreStats& stats) {
            stats.slice_bytes > stats.used_bytes ? stats.slice_bytes - stats.used_bytes : 0}};
 }
 
+// How the heap's pages are used, and the size classes that there are blocks of.
+Json HeapJson(const storage::StoreStats& stats) {
+  Json classes = Json::array();
+  for (uint32_t i = 0; i < layout::kSizeClasses; ++i) {
+    if (stats.class_bytes[i] == 0) continue;
+    classes.push_back({{"block_size", layout::BlockSize(i)},
+                       {"bytes", stats.class_bytes[i]},
+                       {"used_bytes", stats.class_used_bytes[i]}});
+  }
+  return {{"page_size", layout::kPageSize},           {"pages", stats.heap_pages},
+          {"free_pages", stats.free_pages},           {"segment_pages", stats.segment_pages},
+          {"slab_pages", stats.slab_pages},           {"run_pages", stats.run_pages},
+          {"left_over_bytes", stats.left_over_bytes}, {"classes", std::move(classes)}};
+}
+
+Json CompactionJson(const storage::CompactionCounters& compaction) {
+  return {
+      {"items_moved", compaction.items_moved},         {"bytes_moved", compaction.bytes_moved},
+      {"windows_emptied", compaction.windows_emptied}, {"bytes_emptied", compaction.bytes_emptied},
+      {"pages_emptied", compaction.pages_emptied},     {"given_up", compaction.given_up}};
+}
+
 // Where an adapter can be reached.
 Json ListenerJson(const net::ListenerInfo& listener) {
   Json json = {{"address", listener.address},       {"port", listener.port.port},
@@ -164,6 +186,8 @@ std::string InfoJson(const InfoSources& sources) {
                    {"splits", stats.splits},
                    {"overflow_buckets", stats.overflow_buckets},
                    {"mean_fill", stats.mean_fill}};
+  info["heap"] = HeapJson(stats);
+  info["compaction"] = CompactionJson(stats.compaction);
   info["failed_allocations"] = stats.failed_allocations;
   info["connections"] = network.connections();
   info["workers"] = network.workers().size();
