@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/storage/change.h"
 
 namespace verbena::server {
 namespace {
@@ -34,11 +36,72 @@ net::Change Failed(const absl::Status& status, std::string_view key) {
   return change;
 }
 
-net::Change Done(const storage::PutResult& result) {
+ResultCode CodeOf(storage::Outcome outcome) {
+  switch (outcome) {
+    case storage::Outcome::kDone:
+      return ResultCode::kOk;
+    case storage::Outcome::kExists:
+      return ResultCode::kExists;
+    case storage::Outcome::kAbsent:
+      return ResultCode::kNotFound;
+    case storage::Outcome::kOtherVersion:
+      return ResultCode::kMismatch;
+    case storage::Outcome::kNotANumber:
+      return ResultCode::kNotANumber;
+    case storage::Outcome::kOverflow:
+      return ResultCode::kOverflow;
+    case storage::Outcome::kTooLong:
+      return ResultCode::kTooLarge;
+  }
+  return ResultCode::kInternal;
+}
+
+// Why nothing was changed, for people; what there is to say beyond the code.
+std::string TextOf(storage::Outcome outcome, uint64_t version) {
+  switch (outcome) {
+    case storage::Outcome::kExists:
+      return absl::StrCat("the key is there already, with version ", version);
+    case storage::Outcome::kOtherVersion:
+      return absl::StrCat("the key has version ", version);
+    case storage::Outcome::kNotANumber:
+      return "the value is not a number: a decimal of 64 bits, with no spaces or zeros ahead";
+    case storage::Outcome::kOverflow:
+      return "the sum is out of range: numbers have 64 bits with their sign";
+    case storage::Outcome::kDone:
+    case storage::Outcome::kAbsent:
+    case storage::Outcome::kTooLong:
+      break;
+  }
+  return {};
+}
+
+// Of a PutResult and what derives from it, or a DeleteResult.
+net::Change ChangeOf(const auto& result) {
   net::Change change;
+  change.code = CodeOf(result.outcome);
   change.existed = result.existed;
   change.version = result.version;
+  change.text = TextOf(result.outcome, result.version);
   return change;
+}
+
+storage::Condition ConditionOf(const wire::OperationHeader& header) {
+  storage::Condition condition;
+  if ((header.flags & wire::kOpIfAbsent) != 0) condition.require = storage::Require::kAbsent;
+  if ((header.flags & wire::kOpIfPresent) != 0) condition.require = storage::Require::kPresent;
+  if ((header.flags & wire::kOpIfVersion) != 0) condition.require = storage::Require::kVersion;
+  condition.version = header.expected;
+  return condition;
+}
+
+storage::PutOptions OptionsOf(const wire::OperationHeader& header) {
+  storage::PutOptions options;
+  options.condition = ConditionOf(header);
+  return options;
+}
+
+std::span<const uint8_t> Bytes(std::string_view value) {
+  return {reinterpret_cast<const uint8_t*>(value.data()), value.size()};
 }
 
 }  // namespace
@@ -59,26 +122,59 @@ net::Lookup StoreHandler::Get(int worker, std::string_view key, std::span<uint8_
   return lookup;
 }
 
-net::Change StoreHandler::Put(int worker, std::string_view key, std::string_view value) {
+net::Change StoreHandler::Put(int worker, const wire::Operation& operation) {
   const absl::StatusOr<storage::PutResult> put =
-      store_.Put(worker, key, {reinterpret_cast<const uint8_t*>(value.data()), value.size()});
-  return put.ok() ? Done(*put) : Failed(put.status(), key);
+      store_.Put(worker, operation.key, Bytes(operation.value), OptionsOf(operation.header));
+  return put.ok() ? ChangeOf(*put) : Failed(put.status(), operation.key);
 }
 
-net::Change StoreHandler::Delete(int worker, std::string_view key) {
-  const absl::StatusOr<storage::DeleteResult> deleted = store_.Delete(worker, key);
-  if (!deleted.ok()) return Failed(deleted.status(), key);
-  net::Change change;
-  change.code = deleted->existed ? ResultCode::kOk : ResultCode::kNotFound;
-  change.existed = deleted->existed;
-  change.version = deleted->version;
+net::Change StoreHandler::Delete(int worker, const wire::Operation& operation) {
+  const absl::StatusOr<storage::DeleteResult> deleted =
+      store_.Delete(worker, operation.key, ConditionOf(operation.header));
+  return deleted.ok() ? ChangeOf(*deleted) : Failed(deleted.status(), operation.key);
+}
+
+net::Lookup StoreHandler::Take(int worker, const wire::Operation& operation,
+                               std::span<uint8_t> room) {
+  net::Lookup lookup;
+  const absl::StatusOr<storage::DeleteResult> taken =
+      store_.Take(worker, operation.key, room, ConditionOf(operation.header));
+  if (!taken.ok()) {
+    lookup.code = CodeOf(taken.status(), operation.key);
+    lookup.text = std::string(taken.status().message());
+    return lookup;
+  }
+  lookup.code = CodeOf(taken->outcome);
+  lookup.value_len = taken->value_len;
+  lookup.version = taken->version;
+  lookup.text = taken->outcome == storage::Outcome::kTooLong
+                    ? absl::StrCat("the value has ", taken->value_len,
+                                   " bytes and does not fit the answer; it was not deleted")
+                    : TextOf(taken->outcome, taken->version);
+  return lookup;
+}
+
+net::Change StoreHandler::Add(int worker, const wire::Operation& operation) {
+  const auto summand = static_cast<int64_t>(operation.header.argument);
+  const absl::StatusOr<storage::AddResult> added =
+      store_.Add(worker, operation.key, summand, ConditionOf(operation.header));
+  if (!added.ok()) return Failed(added.status(), operation.key);
+  net::Change change = ChangeOf(*added);
+  if (change.code == ResultCode::kOk) change.text = absl::StrCat(added->number);
   return change;
 }
 
-net::Change StoreHandler::Prepare(int worker, std::string_view key, uint32_t value_len,
+net::Change StoreHandler::Append(int worker, const wire::Operation& operation) {
+  const absl::StatusOr<storage::PutResult> put =
+      store_.Append(worker, operation.key, Bytes(operation.value), ConditionOf(operation.header));
+  return put.ok() ? ChangeOf(*put) : Failed(put.status(), operation.key);
+}
+
+net::Change StoreHandler::Prepare(int worker, const wire::Operation& operation,
                                   std::unique_ptr<net::PendingChange>* pending) {
-  absl::StatusOr<storage::PreparedPut> prepared = store_.PreparePutInto(worker, key, value_len);
-  if (!prepared.ok()) return Failed(prepared.status(), key);
+  absl::StatusOr<storage::PreparedPut> prepared = store_.PreparePutInto(
+      worker, operation.key, operation.header.value_len, OptionsOf(operation.header));
+  if (!prepared.ok()) return Failed(prepared.status(), operation.key);
   *pending = std::make_unique<PendingPut>(*std::move(prepared));
   return net::Change{};
 }
@@ -87,7 +183,7 @@ net::Change StoreHandler::Publish(int /*worker*/, std::unique_ptr<net::PendingCh
   const absl::StatusOr<storage::PutResult> put =
       store_.Publish(static_cast<PendingPut&>(*pending).Take());
   // The key was judged when the change was prepared.
-  return put.ok() ? Done(*put) : Failed(put.status(), "key");
+  return put.ok() ? ChangeOf(*put) : Failed(put.status(), "key");
 }
 
 }  // namespace verbena::server

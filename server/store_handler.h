@@ -20,9 +20,12 @@ class StoreHandler : public net::RequestHandler {
       : store_(store), info_(std::move(info)) {}
 
   net::Lookup Get(int worker, std::string_view key, std::span<uint8_t> room) override;
-  net::Change Put(int worker, std::string_view key, std::string_view value) override;
-  net::Change Delete(int worker, std::string_view key) override;
-  net::Change Prepare(int worker, std::string_view key, uint32_t value_len,
+  net::Change Put(int worker, const wire::Operation& operation) override;
+  net::Change Delete(int worker, const wire::Operation& operation) override;
+  net::Lookup Take(int worker, const wire::Operation& operation, std::span<uint8_t> room) override;
+  net::Change Add(int worker, const wire::Operation& operation) override;
+  net::Change Append(int worker, const wire::Operation& operation) override;
+  net::Change Prepare(int worker, const wire::Operation& operation,
                       std::unique_ptr<net::PendingChange>* pending) override;
   net::Change Publish(int worker, std::unique_ptr<net::PendingChange> pending) override;
   std::string Info() override { return info_(); }

@@ -175,6 +175,14 @@ absl::Status Connection::Impl::ResultError(const wire::Result& result) {
       return absl::ResourceExhaustedError(ToAbsl(text));
     case wire::ResultCode::kUnavailable:
       return absl::UnavailableError(ToAbsl(text));
+    case wire::ResultCode::kExists:
+      return absl::AlreadyExistsError(ToAbsl(text));
+    case wire::ResultCode::kMismatch:
+      return absl::AbortedError(ToAbsl(text));
+    case wire::ResultCode::kNotANumber:
+      return absl::FailedPreconditionError(ToAbsl(text));
+    case wire::ResultCode::kOverflow:
+      return absl::OutOfRangeError(ToAbsl(text));
     case wire::ResultCode::kLocated:
     case wire::ResultCode::kInternal:
       break;

@@ -1,7 +1,9 @@
 #include "common/wire/messages.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/macros.h"
@@ -73,16 +75,37 @@ std::string_view AsText(std::span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// The flags that an operation may have; nullopt for a code that is none.
+std::optional<uint8_t> AllowedFlags(uint8_t code) {
+  switch (static_cast<OpCode>(code)) {
+    case OpCode::kPut:
+      return kOpValueByReference | kOpConditions;
+    case OpCode::kDelete:
+      return kOpIfVersion | kOpReturnValue;
+    case OpCode::kAdd:
+    case OpCode::kAppend:
+      return kOpIfPresent | kOpIfVersion;
+    case OpCode::kHello:
+    case OpCode::kPing:
+    case OpCode::kGet:
+    case OpCode::kInfo:
+      return uint8_t{0};
+  }
+  return std::nullopt;
+}
+
 absl::Status CheckOperation(const OperationHeader& header) {
   constexpr char kWhat[] = "operation";
-  if (header.code < static_cast<uint8_t>(OpCode::kHello) ||
-      header.code > static_cast<uint8_t>(OpCode::kInfo)) {
-    return Wrong(kWhat, "code", header.code, "1 to 6");
-  }
-  const uint8_t allowed =
-      header.code == static_cast<uint8_t>(OpCode::kPut) ? kOpValueByReference : uint8_t{0};
-  if ((header.flags & ~allowed) != 0) {
+  const std::optional<uint8_t> allowed = AllowedFlags(header.code);
+  if (!allowed.has_value()) return Wrong(kWhat, "code", header.code, "1 to 8");
+  if ((header.flags & ~*allowed) != 0) {
     return Wrong(kWhat, "flags", header.flags, "only flags of its code");
+  }
+  if (std::popcount(static_cast<uint8_t>(header.flags & kOpConditions)) > 1) {
+    return Wrong(kWhat, "flags", header.flags, "one condition at most");
+  }
+  if (header.expected != 0 && (header.flags & kOpIfVersion) == 0) {
+    return Wrong(kWhat, "expected", header.expected, "0 without the flag for it");
   }
   return absl::OkStatus();
 }
@@ -107,6 +130,14 @@ const char* ResultCodeName(ResultCode code) {
       return "located";
     case ResultCode::kInternal:
       return "internal error";
+    case ResultCode::kExists:
+      return "exists";
+    case ResultCode::kMismatch:
+      return "other version";
+    case ResultCode::kNotANumber:
+      return "not a number";
+    case ResultCode::kOverflow:
+      return "overflow";
   }
   return "unknown result";
 }
@@ -325,8 +356,8 @@ absl::StatusOr<std::optional<Result>> ResponseReader::Next() {
   }
   Result result;
   result.header = LoadAs<ResultHeader>(rest_.data());
-  if (result.header.code > static_cast<uint16_t>(ResultCode::kInternal)) {
-    return Wrong(kWhat, "code", result.header.code, "0 to 7");
+  if (result.header.code > static_cast<uint16_t>(ResultCode::kOverflow)) {
+    return Wrong(kWhat, "code", result.header.code, "0 to 11");
   }
   if (result.header.flags != 0) return Wrong(kWhat, "flags", result.header.flags, "0");
   VERBENA_ASSIGN_OR_RETURN(

@@ -53,11 +53,22 @@ enum class OpCode : uint8_t {
   kGet = 3,    // by the server's CPU: the fallback of one-sided reads
   kPut = 4,
   kDelete = 5,
-  kInfo = 6,  // answered with a JSON object
+  kInfo = 6,    // answered with a JSON object
+  kAdd = 7,     // argument: what to add, signed; answered with the new number as decimal text
+  kAppend = 8,  // value: what to put behind the present value
 };
 
-// Flags of an operation.
+// Flags of an operation; each is refused with a code that it is not named for.
 inline constexpr uint8_t kOpValueByReference = 1;  // kPut: a ValueReference stands for the value
+// The condition, one at most. Judged and acted on in one step.
+inline constexpr uint8_t kOpIfAbsent = 2;   // kPut
+inline constexpr uint8_t kOpIfPresent = 4;  // kPut, kAdd, kAppend
+inline constexpr uint8_t kOpIfVersion = 8;  // kPut, kDelete, kAdd, kAppend: it is `expected`
+// kDelete: the answer's value is what was deleted; if it does not fit, nothing is (kTooLarge).
+inline constexpr uint8_t kOpReturnValue = 16;
+
+// The flags that are conditions.
+inline constexpr uint8_t kOpConditions = kOpIfAbsent | kOpIfPresent | kOpIfVersion;
 
 struct OperationHeader {
   uint64_t sequence;  // grows by 1 with each operation of a session, from 1
@@ -65,7 +76,7 @@ struct OperationHeader {
   uint8_t flags;
   uint16_t key_len;    // bytes
   uint32_t value_len;  // bytes of the value, also where it is given by reference
-  uint64_t expected;   // version, for conditional changes; else 0
+  uint64_t expected;   // version, with kOpIfVersion; else 0
   uint64_t argument;   // meaning by OpCode; else 0
 };
 static_assert(sizeof(OperationHeader) == 32);
@@ -88,6 +99,12 @@ enum class ResultCode : uint16_t {
   kUnavailable = 5,  // the server is stopping; text
   kLocated = 6,      // kGet: found, too large for a message; the value is a Location
   kInternal = 7,     // text
+  // The condition does not hold, and nothing has changed; `version` is the present one. Text.
+  kExists = 8,    // kOpIfAbsent, and the key is there
+  kMismatch = 9,  // kOpIfVersion, and the key has another version (kNotFound if it is absent)
+  // kAdd cannot be done, and nothing has changed; `version` is the present one. Text.
+  kNotANumber = 10,  // the value is not a number
+  kOverflow = 11,    // the sum does not fit 64 bits
 };
 const char* ResultCodeName(ResultCode code);
 
@@ -96,8 +113,8 @@ struct ResultHeader {
   uint16_t code;       // ResultCode
   uint16_t flags;      // 0
   uint32_t value_len;  // bytes
-  uint64_t version;    // after a put, in a get; kDelete: of the item removed; else 0
-  uint64_t argument;   // kPut, kDelete: 1 if the key existed before; else 0
+  uint64_t version;    // after a change, in a get; kDelete: of the item removed; else 0
+  uint64_t argument;   // of changes: 1 if the key existed before; else 0
 };
 static_assert(sizeof(ResultHeader) == 32);
 
@@ -231,7 +248,8 @@ class ResponseWriter {
   uint16_t results_ = 0;
 };
 
-// Reads a request. Every length, code, flag, reserved field and padding byte is checked; what the
+// Reads a request. Every length, code, flag (and that flags and fields go together), reserved field
+// and padding byte is checked; what the
 // numbers mean (sequence, versions, limits of keys and values) is for the server to judge. The
 // views point into `bytes`.
 class RequestReader {

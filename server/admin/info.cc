@@ -17,8 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kOpNames[net::kOpCodes] = {"",    "hello",  "ping", "get",
-                                                 "put", "delete", "info"};
+constexpr const char* kOpNames[net::kOpCodes] = {"",       "hello", "ping", "get",   "put",
+                                                 "delete", "info",  "add",  "append"};
 
 Json MemoryJson(const storage::StoreStats& stats) {
   return {{"total_bytes", stats.slice_bytes},

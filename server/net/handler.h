@@ -16,14 +16,14 @@ namespace verbena::net {
 struct Change {
   wire::ResultCode code = wire::ResultCode::kOk;
   bool existed = false;  // the key was there before
-  uint64_t version = 0;  // of the key after the change
-  std::string text;      // for people, with an error; else empty
+  uint64_t version = 0;  // of the key after the change; of the present item if there was none
+  std::string text;      // after kOk the answer's value (kAdd); else for people
 };
 
-// What a lookup found.
+// What a lookup, or a deletion that returns the value, found.
 struct Lookup {
   // kOk: the value is in the room given; kNotFound; kLocated: it does not fit there, and `slot`
-  // says where it lies; or an error.
+  // says where it lies; or an error (kTooLarge if it should have been deleted and does not fit).
   wire::ResultCode code = wire::ResultCode::kNotFound;
   uint32_t value_len = 0;
   uint64_t version = 0;
@@ -41,19 +41,24 @@ class PendingChange {
 };
 
 // Called by the workers, each with its own index (0 to workers - 1); calls with different indices
-// run at the same time. Keys and values are only valid during the call.
+// run at the same time. Keys and values are only valid during the call. An operation's flags, codes
+// and fields go together as wire::RequestReader has checked.
 class RequestHandler {
  public:
   virtual ~RequestHandler() = default;
 
   virtual Lookup Get(int worker, std::string_view key, std::span<uint8_t> room) = 0;
-  virtual Change Put(int worker, std::string_view key, std::string_view value) = 0;
-  virtual Change Delete(int worker, std::string_view key) = 0;
+  virtual Change Put(int worker, const wire::Operation& operation) = 0;
+  virtual Change Delete(int worker, const wire::Operation& operation) = 0;
+  // kDelete with kOpReturnValue. If the value does not fit the room nothing is deleted.
+  virtual Lookup Take(int worker, const wire::Operation& operation, std::span<uint8_t> room) = 0;
+  virtual Change Add(int worker, const wire::Operation& operation) = 0;
+  virtual Change Append(int worker, const wire::Operation& operation) = 0;
 
   // The two halves of a change whose value is READ from the client. Prepare sets `*pending` if and
-  // only if it returns kOk. Publish and the destruction of the pending change must use the worker
-  // that prepared it.
-  virtual Change Prepare(int worker, std::string_view key, uint32_t value_len,
+  // only if it returns kOk. Publish judges the condition; it and the destruction of the pending
+  // change must use the worker that prepared it.
+  virtual Change Prepare(int worker, const wire::Operation& operation,
                          std::unique_ptr<PendingChange>* pending) = 0;
   virtual Change Publish(int worker, std::unique_ptr<PendingChange> pending) = 0;
 

@@ -127,13 +127,18 @@ class Worker {
   Step RunOperation(Connection& connection, const wire::Operation& operation);
   Step RunHello(Connection& connection, const wire::Operation& operation);
   void RunGet(Connection& connection, const wire::Operation& operation);
-  Step RunPut(Connection& connection, const wire::Operation& operation);
+  Step RunChange(Connection& connection, const wire::Operation& operation);
+  void RunAdd(Connection& connection, const wire::Operation& operation);
+  void RunTake(Connection& connection, const wire::Operation& operation);
   void AddChange(Connection& connection, const wire::OperationHeader& operation,
                  const Change& change);
+  void AddFound(Connection& connection, const wire::OperationHeader& operation, const Lookup& found,
+                uint64_t argument);
   void AddResult(Connection& connection, const wire::OperationHeader& operation,
                  wire::ResultCode code, std::string_view value, uint64_t version = 0,
                  uint64_t argument = 0);
   size_t RoomForValue(const Connection& connection, size_t reserve_each) const;
+  uint8_t* PlaceForValue(const Connection& connection) const;
 
   // worker_transfers.cc: large values, which the server READs.
   Step StartTransfer(Connection& connection, const wire::Operation& operation);

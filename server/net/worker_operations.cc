@@ -76,15 +76,10 @@ Worker::Step Worker::RunOperation(Connection& connection, const Operation& opera
       RunGet(connection, operation);
       return Step::kDone;
     case OpCode::kPut:
-      return RunPut(connection, operation);
-    case OpCode::kDelete: {
-      if (draining_) {
-        AddResult(connection, operation.header, ResultCode::kUnavailable, "the server is stopping");
-        return Step::kDone;
-      }
-      AddChange(connection, operation.header, handler_.Delete(options_.index, operation.key));
-      return Step::kDone;
-    }
+    case OpCode::kDelete:
+    case OpCode::kAdd:
+    case OpCode::kAppend:
+      return RunChange(connection, operation);
     case OpCode::kInfo: {
       const std::string info = handler_.Info();
       if (info.size() > RoomForValue(connection, kBareResult)) {
@@ -130,23 +125,32 @@ Worker::Step Worker::RunHello(Connection& connection, const Operation& operation
   return Step::kDone;
 }
 
+// Where the value of the next result will lie, so that it can be copied there first.
+uint8_t* Worker::PlaceForValue(const Connection& connection) const {
+  return connection.queues->responses.Buffer(connection.request.buffer).data() +
+         connection.request.writer->size() + sizeof(wire::ResultHeader);
+}
+
+// A result whose value is in its place already.
+void Worker::AddFound(Connection& connection, const wire::OperationHeader& operation,
+                      const Lookup& found, uint64_t argument) {
+  wire::ResultHeader header{};
+  header.sequence = operation.sequence;
+  header.version = found.version;
+  header.argument = argument;
+  connection.request.writer->AddInPlace(header, found.value_len);
+  counters_.operations[operation.code][static_cast<size_t>(ResultCode::kOk)].Add();
+}
+
 // The value is copied straight into the answer; one that does not fit is located.
 void Worker::RunGet(Connection& connection, const Operation& operation) {
-  wire::ResponseWriter& writer = *connection.request.writer;
-  uint8_t* const place = connection.queues->responses.Buffer(connection.request.buffer).data() +
-                         writer.size() + sizeof(wire::ResultHeader);
   const size_t room = RoomForValue(connection, kLocatedResult);
-  const Lookup lookup = handler_.Get(options_.index, operation.key, {place, room});
+  const Lookup lookup =
+      handler_.Get(options_.index, operation.key, {PlaceForValue(connection), room});
   switch (lookup.code) {
-    case ResultCode::kOk: {
-      wire::ResultHeader header{};
-      header.sequence = operation.header.sequence;
-      header.version = lookup.version;
-      writer.AddInPlace(header, lookup.value_len);
-      counters_.operations[static_cast<size_t>(OpCode::kGet)][static_cast<size_t>(ResultCode::kOk)]
-          .Add();
+    case ResultCode::kOk:
+      AddFound(connection, operation.header, lookup, /*argument=*/0);
       return;
-    }
     case ResultCode::kLocated: {
       const wire::Location location = {.slot = lookup.slot, .version = lookup.version};
       if (RoomForValue(connection, kBareResult) < sizeof(location)) {
@@ -162,15 +166,53 @@ void Worker::RunGet(Connection& connection, const Operation& operation) {
   }
 }
 
-Worker::Step Worker::RunPut(Connection& connection, const Operation& operation) {
+Worker::Step Worker::RunChange(Connection& connection, const Operation& operation) {
+  const wire::OperationHeader& header = operation.header;
   if (draining_) {
-    AddResult(connection, operation.header, ResultCode::kUnavailable, "the server is stopping");
+    AddResult(connection, header, ResultCode::kUnavailable, "the server is stopping");
     return Step::kDone;
   }
-  if (operation.reference.has_value()) return StartTransfer(connection, operation);
-  AddChange(connection, operation.header,
-            handler_.Put(options_.index, operation.key, operation.value));
-  return Step::kDone;
+  switch (static_cast<OpCode>(header.code)) {
+    case OpCode::kPut:
+      if (operation.reference.has_value()) return StartTransfer(connection, operation);
+      AddChange(connection, header, handler_.Put(options_.index, operation));
+      return Step::kDone;
+    case OpCode::kDelete:
+      if ((header.flags & wire::kOpReturnValue) != 0) {
+        RunTake(connection, operation);
+      } else {
+        AddChange(connection, header, handler_.Delete(options_.index, operation));
+      }
+      return Step::kDone;
+    case OpCode::kAdd:
+      RunAdd(connection, operation);
+      return Step::kDone;
+    default:
+      AddChange(connection, header, handler_.Append(options_.index, operation));
+      return Step::kDone;
+  }
+}
+
+// The sum must reach the client whole: without room for the longest one nothing is added.
+void Worker::RunAdd(Connection& connection, const Operation& operation) {
+  constexpr size_t kLongestNumber = 20;
+  if (RoomForValue(connection, kBareResult) < kLongestNumber) {
+    AddResult(connection, operation.header, ResultCode::kTooLarge, "too many in one request");
+  } else {
+    AddChange(connection, operation.header, handler_.Add(options_.index, operation));
+  }
+}
+
+// Like RunGet. The operations behind it in the request are left room for their own answers.
+void Worker::RunTake(Connection& connection, const Operation& operation) {
+  const size_t room = RoomForValue(connection, kLocatedResult);
+  const Lookup taken = handler_.Take(options_.index, operation, {PlaceForValue(connection), room});
+  if (taken.code == ResultCode::kOk) {
+    AddFound(connection, operation.header, taken, /*argument=*/1);
+  } else {
+    AddResult(connection, operation.header, taken.code, taken.text, taken.version,
+              taken.version != 0 ? 1 : 0);
+  }
 }
 
 }  // namespace verbena::net

@@ -20,8 +20,7 @@ Worker::Step Worker::StartTransfer(Connection& connection, const Operation& oper
     return Step::kDone;
   }
   ReadTransfer& transfer = connection.transfer;
-  const Change prepared = handler_.Prepare(options_.index, operation.key,
-                                           operation.header.value_len, &transfer.pending);
+  const Change prepared = handler_.Prepare(options_.index, operation, &transfer.pending);
   if (prepared.code != ResultCode::kOk) {
     AddChange(connection, operation.header, prepared);
     return Step::kDone;

@@ -11,6 +11,7 @@
 #include "server/storage/allocator.h"
 #include "server/storage/compactor.h"
 #include "server/storage/index.h"
+#include "server/storage/item_parts.h"
 #include "server/storage/publish.h"
 #include "server/storage/store_worker.h"
 
@@ -22,33 +23,15 @@ using layout::KeyHash;
 
 // How often a failed allocation compacts, see AllocateBlock.
 constexpr int kMostTries = 4;
-constexpr uint64_t kBodyOffset = sizeof(ItemHeader);
 
-const char* AsChars(const uint8_t* bytes) { return reinterpret_cast<const char*>(bytes); }
-
-// BodyCheck of key and value that do not lie one behind the other. Slow to start.
-uint64_t BodyCheckOfParts(std::string_view key, std::span<const uint8_t> value, uint64_t seed) {
-  XXH3_state_t state;
-  XXH3_INITSTATE(&state);  // reset looks at the old seed
-  XXH3_64bits_reset_withSeed(&state, seed);
-  XXH3_64bits_update(&state, key.data(), key.size());
-  XXH3_64bits_update(&state, value.data(), value.size());
-  return XXH3_64bits_digest(&state);
+std::span<const uint8_t> KeyBytes(std::string_view key) {
+  return {reinterpret_cast<const uint8_t*>(key.data()), key.size()};
 }
 
-ItemHeader MakeHeader(uint64_t version, size_t key_len, uint64_t value_len, uint16_t flags) {
-  return {.check = 0,
-          .version = version,
-          .value_len = static_cast<uint32_t>(value_len),
-          .key_len = static_cast<uint16_t>(key_len),
-          .flags = flags};
-}
-
-// Stores a header but for `check`. The rest of it is two words.
-void StoreHeader(uint8_t* block, const ItemHeader& header) {
-  constexpr size_t kCheckSize = sizeof(header.check);
-  CopyToShared(block + kCheckSize, reinterpret_cast<const uint8_t*>(&header) + kCheckSize,
-               sizeof(header) - kCheckSize);
+// What a condition says to the key that `scope` has looked for.
+PutResult Present(const ChangeScope& scope, bool found, const Condition& condition) {
+  const uint64_t version = found ? scope.item().version : 0;
+  return {version, found, Judge(condition, found, version)};
 }
 
 }  // namespace
@@ -63,6 +46,7 @@ PreparedPut& PreparedPut::operator=(PreparedPut&& other) noexcept {
   std::swap(value_len_, other.value_len_);
   std::swap(sealed_, other.sealed_);
   std::swap(body_check_, other.body_check_);
+  std::swap(condition_, other.condition_);
   std::swap(slot_, other.slot_);
   std::swap(hash_, other.hash_);
   return *this;
@@ -118,17 +102,17 @@ absl::Status Store::CheckSizes(std::string_view key, uint64_t value_len) const {
 }
 
 absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,
-                                     std::span<const uint8_t> value, uint16_t flags) {
+                                     std::span<const uint8_t> value, const PutOptions& options) {
   assert(worker >= 0 && worker <= options_.workers);
   VERBENA_RETURN_IF_ERROR(CheckSizes(key, value.size()));
   const KeyHash hash = index_->Hash(key);
   const uint64_t size = layout::ItemSize(key.size(), value.size());
-  if (size > kMaxStaged) return PutElsewhere(worker, hash, key, value, flags, nullptr);
+  if (size > kMaxStaged) return PutElsewhere(worker, hash, key, value, options, nullptr);
   index_->Prefetch(hash);
 
   // While lock and bucket are on their way. The buffer is the item as it will lie in the block.
   uint8_t* staged = workers_[static_cast<size_t>(worker)].staging.data();
-  ItemHeader header = MakeHeader(0, key.size(), value.size(), flags);
+  ItemHeader header = MakeHeader(0, key.size(), value.size(), options.flags);
   std::memcpy(staged + kBodyOffset, key.data(), key.size());
   if (!value.empty()) {
     std::memcpy(staged + kBodyOffset + key.size(), value.data(), value.size());
@@ -139,6 +123,10 @@ absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,
   {
     ChangeScope scope(*index_, hash);
     const bool found = scope.Find(key);
+    if (options.condition.require != Require::kNothing) {
+      const PutResult present = Present(scope, found, options.condition);
+      if (present.outcome != Outcome::kDone) return present;
+    }
     if (found && scope.slot().size_class() == layout::SizeClassFor(size)) {
       const uint32_t old_value_len = scope.item().value_len;
       header.version = scope.NextVersion();
@@ -152,19 +140,20 @@ absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,
       return PutResult{header.version, true};
     }
   }
-  return PutElsewhere(worker, hash, key, value, flags, &body_check);
+  return PutElsewhere(worker, hash, key, value, options, &body_check);
 }
 
 // `body_check` is null if it is not known yet.
 absl::StatusOr<PutResult> Store::PutElsewhere(int worker, KeyHash hash, std::string_view key,
-                                              std::span<const uint8_t> value, uint16_t flags,
+                                              std::span<const uint8_t> value,
+                                              const PutOptions& options,
                                               const uint64_t* body_check) {
-  absl::StatusOr<PreparedPut> put = PrepareBlock(worker, hash, key, value.size(), flags);
+  absl::StatusOr<PreparedPut> put = PrepareBlock(worker, hash, key, value.size(), options);
   if (!put.ok()) {
     // An item too large to be staged can still go over an old one of its class.
     if (body_check == nullptr) {
       PutResult result;
-      if (PutOverOld(worker, hash, key, value, flags, &result)) return result;
+      if (PutOverOld(worker, hash, key, value, options, &result)) return result;
     }
     return std::move(put).status();
   }
@@ -177,27 +166,38 @@ absl::StatusOr<PutResult> Store::PutElsewhere(int worker, KeyHash hash, std::str
 }
 
 bool Store::PutOverOld(int worker, KeyHash hash, std::string_view key,
-                       std::span<const uint8_t> value, uint16_t flags, PutResult* result) {
+                       std::span<const uint8_t> value, const PutOptions& options,
+                       PutResult* result) {
   const uint32_t size_class = layout::SizeClassFor(layout::ItemSize(key.size(), value.size()));
   if (size_class == layout::kRunClass) return false;
-  const uint64_t seed = region_.hash_seed();
-  const uint64_t body_check = BodyCheckOfParts(key, value, seed);
+  const uint64_t body_check = BodyCheckOfParts(KeyBytes(key), value, region_.hash_seed());
   ChangeScope scope(*index_, hash);
-  if (!scope.Find(key) || scope.slot().size_class() != size_class) return false;
-  const uint32_t old_value_len = scope.item().value_len;
-  const ItemHeader header = MakeHeader(scope.NextVersion(), key.size(), value.size(), flags);
-  const uint64_t check =
-      layout::CombineChecks(layout::HeaderCheck(header, scope.slot().offset(), seed), body_check);
-  uint8_t* block = scope.block();
+  const bool found = scope.Find(key);
+  *result = Present(scope, found, options.condition);
+  if (result->outcome != Outcome::kDone) return true;
+  if (!found || scope.slot().size_class() != size_class) return false;
+  *result = OverwriteFound(scope, worker, 0, value, options.flags, body_check);
+  return true;
+}
+
+// Writes over the item that `scope` has found, which keeps its size class: the first `keep` bytes
+// of its value stay, `tail` comes behind them. `body_check` is the new body's. Releases the scope.
+PutResult Store::OverwriteFound(ChangeScope& scope, int worker, uint64_t keep,
+                                std::span<const uint8_t> tail, uint16_t flags,
+                                uint64_t body_check) {
+  const ItemHeader old = scope.item();
+  const ItemHeader header = MakeHeader(scope.NextVersion(), old.key_len, keep + tail.size(), flags);
+  const uint64_t check = layout::CombineChecks(
+      layout::HeaderCheck(header, scope.slot().offset(), region_.hash_seed()), body_check);
+  uint8_t* const block = scope.block();
   OverwriteInPlace(block, check, [&] {
     StoreHeader(block, header);
     // The key is the same.
-    CopyToShared(block + kBodyOffset + key.size(), value.data(), value.size());
+    CopyToShared(block + kBodyOffset + old.key_len + keep, tail.data(), tail.size());
   });
   scope.Release();
-  workers_[static_cast<size_t>(worker)].live_bytes.Add(value.size() - old_value_len);
-  *result = {header.version, true};
-  return true;
+  workers_[static_cast<size_t>(worker)].live_bytes.Add(uint64_t{header.value_len} - old.value_len);
+  return {header.version, true};
 }
 
 // Before memory is out, what is free in too small pieces is put together. The caller holds no
@@ -212,7 +212,7 @@ Block Store::AllocateBlock(int worker, uint64_t bytes) {
 
 // A block with check = 0, header and key.
 absl::StatusOr<PreparedPut> Store::PrepareBlock(int worker, KeyHash hash, std::string_view key,
-                                                uint64_t value_len, uint16_t flags) {
+                                                uint64_t value_len, const PutOptions& options) {
   const uint64_t size = layout::ItemSize(key.size(), value_len);
   const Block block = AllocateBlock(worker, size);
   if (!block) {
@@ -222,31 +222,33 @@ absl::StatusOr<PreparedPut> Store::PrepareBlock(int worker, KeyHash hash, std::s
   PreparedPut put;
   put.store_ = this;
   put.worker_ = worker;
-  put.flags_ = flags;
+  put.flags_ = options.flags;
+  put.condition_ = options.condition;
   put.key_len_ = static_cast<uint16_t>(key.size());
   put.value_len_ = static_cast<uint32_t>(value_len);
   put.slot_ = layout::Slot::Make(hash.fingerprint(), block.size_class, block.offset);
   put.hash_ = hash;
   uint8_t* at = region_.At(block.offset);
   StoreRelease(CheckWord(at), 0);
-  StoreHeader(at, MakeHeader(0, key.size(), value_len, flags));
+  StoreHeader(at, MakeHeader(0, key.size(), value_len, options.flags));
   CopyToShared(at + kBodyOffset, key.data(), key.size());
   return put;
 }
 
 absl::StatusOr<PreparedPut> Store::PreparePut(int worker, std::string_view key,
-                                              std::span<const uint8_t> value, uint16_t flags) {
-  VERBENA_ASSIGN_OR_RETURN(PreparedPut put, PreparePutInto(worker, key, value.size(), flags));
+                                              std::span<const uint8_t> value,
+                                              const PutOptions& options) {
+  VERBENA_ASSIGN_OR_RETURN(PreparedPut put, PreparePutInto(worker, key, value.size(), options));
   CopyToShared(put.value().data(), value.data(), value.size());
   Seal(put);
   return put;
 }
 
 absl::StatusOr<PreparedPut> Store::PreparePutInto(int worker, std::string_view key,
-                                                  uint64_t value_len, uint16_t flags) {
+                                                  uint64_t value_len, const PutOptions& options) {
   assert(worker >= 0 && worker <= options_.workers);
   VERBENA_RETURN_IF_ERROR(CheckSizes(key, value_len));
-  return PrepareBlock(worker, index_->Hash(key), key, value_len, flags);
+  return PrepareBlock(worker, index_->Hash(key), key, value_len, options);
 }
 
 void Store::Seal(PreparedPut& put) const {
@@ -268,6 +270,10 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
   for (int tries = 0;;) {
     ChangeScope scope(*index_, put.hash_);
     const bool existed = scope.Find(key);
+    if (put.condition_.require != Require::kNothing) {
+      const PutResult present = Present(scope, existed, put.condition_);
+      if (present.outcome != Outcome::kDone) return present;
+    }
     if (!existed && !scope.MakeRoom()) {
       const unsigned depth = scope.depth();
       scope.Release();
@@ -336,18 +342,6 @@ absl::StatusOr<GetResult> Store::GetWith(int worker, std::string_view key, CopyO
   result.copied = copy_out(
       std::span<const uint8_t>(scope.block() + kBodyOffset + header.key_len, header.value_len));
   return result;
-}
-
-absl::StatusOr<DeleteResult> Store::Delete(int worker, std::string_view key) {
-  assert(worker >= 0 && worker <= options_.workers);
-  VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
-  const KeyHash hash = index_->Hash(key);
-  index_->Prefetch(hash);
-  ChangeScope scope(*index_, hash);
-  if (!scope.Find(key)) return DeleteResult{};
-  const uint64_t version = scope.item().version;
-  RemoveFound(scope, worker, hash);
-  return DeleteResult{true, version};
 }
 
 StoreStats Store::Stats() const {

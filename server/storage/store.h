@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "common/layout/item.h"
 #include "common/layout/slot.h"
+#include "server/storage/change.h"
 #include "server/storage/item_listener.h"
 #include "server/storage/region.h"
 #include "server/storage/store_stats.h"
@@ -41,19 +42,6 @@ struct StoreOptions {
   int workers = 1;
   // Bytes, at most layout::kMaxValueSize.
   uint64_t max_value_size = 1024 * 1024;
-};
-
-struct PutResult {
-  // Of the new item. Grows with each change of a key, also across its deletion and restarts.
-  uint64_t version = 0;
-  // Whether the key was there before.
-  bool existed = false;
-};
-
-struct DeleteResult {
-  bool existed = false;
-  // Of the item that was removed; 0 if there was none.
-  uint64_t version = 0;
 };
 
 struct GetResult {
@@ -101,6 +89,7 @@ class PreparedPut {
   uint32_t value_len_ = 0;
   bool sealed_ = false;  // body_check_ is known
   uint64_t body_check_ = 0;
+  Condition condition_;
   layout::Slot slot_;  // the complete slot: fingerprint, class, offset
   layout::KeyHash hash_;
 };
@@ -116,17 +105,35 @@ class Store {
   // Errors of all changes: InvalidArgument for an empty or too long key or a too long value (naming
   // size and limit); ResourceExhausted if there is no room for the item, for a segment or in the
   // directory (naming the size asked for and the space left). After an error nothing has changed.
+  //
+  // A change whose condition does not hold is no error: its result has another outcome than kDone,
+  // says what is there, and nothing has changed. The condition is judged under the bucket's lock
+  // that the change is made under: what it says is true at the instant of the change.
 
   absl::StatusOr<PutResult> Put(int worker, std::string_view key, std::span<const uint8_t> value,
-                                uint16_t flags = 0);
+                                const PutOptions& options = {});
 
   absl::StatusOr<PreparedPut> PreparePut(int worker, std::string_view key,
-                                         std::span<const uint8_t> value, uint16_t flags = 0);
+                                         std::span<const uint8_t> value,
+                                         const PutOptions& options = {});
   // For a value that arrives later, in PreparedPut::value().
   absl::StatusOr<PreparedPut> PreparePutInto(int worker, std::string_view key, uint64_t value_len,
-                                             uint16_t flags = 0);
-  // Only ResourceExhausted is possible (the index cannot grow), and only for a new key.
+                                             const PutOptions& options = {});
+  // Judges the condition that the change was prepared with. The only error is ResourceExhausted
+  // (the index cannot grow), for a new key only.
   absl::StatusOr<PutResult> Publish(PreparedPut&& put);
+
+  // Takes the value for a number, and stores its sum with `summand`. Numbers are decimal text: an
+  // optional minus and digits, no zeros ahead (only "0" itself), no spaces, in the range of
+  // int64_t; else the outcome is kNotANumber. An absent key counts as 0. kOverflow if the sum is
+  // out of range. The item keeps its flags.
+  absl::StatusOr<AddResult> Add(int worker, std::string_view key, int64_t summand,
+                                const Condition& condition = {});
+  // Puts `suffix` behind the value; an absent key gets it as its value. InvalidArgument if the
+  // whole is too long. The item keeps its flags.
+  absl::StatusOr<PutResult> Append(int worker, std::string_view key,
+                                   std::span<const uint8_t> suffix,
+                                   const Condition& condition = {});
 
   // Copies the value into `out` if it fits; else only says what and where it is.
   absl::StatusOr<GetResult> Get(int worker, std::string_view key, std::span<uint8_t> out);
@@ -134,7 +141,12 @@ class Store {
   absl::StatusOr<GetResult> Get(int worker, std::string_view key, std::string* out);
 
   // A key that is not there is no error.
-  absl::StatusOr<DeleteResult> Delete(int worker, std::string_view key);
+  absl::StatusOr<DeleteResult> Delete(int worker, std::string_view key,
+                                      const Condition& condition = {});
+  // Deletes and copies the value into `out`, in one step. If it does not fit there (kTooLong) the
+  // item stays.
+  absl::StatusOr<DeleteResult> Take(int worker, std::string_view key, std::span<uint8_t> out,
+                                    const Condition& condition = {});
 
   // Has the listener told of all changes from now on; before the store is used by any thread. It
   // must outlive the store.
@@ -171,20 +183,34 @@ class Store {
  private:
   friend class PreparedPut;
   struct Worker;
+  struct Edited;
+  struct Found;
+  using ValueBytes = std::span<const uint8_t>;  // of the item found, good under its lock only
 
   Store(Region region, const StoreOptions& options);
 
   Block AllocateBlock(int worker, uint64_t bytes);
   absl::Status CheckSizes(std::string_view key, uint64_t value_len) const;
   absl::StatusOr<PreparedPut> PrepareBlock(int worker, layout::KeyHash hash, std::string_view key,
-                                           uint64_t value_len, uint16_t flags);
+                                           uint64_t value_len, const PutOptions& options);
   absl::StatusOr<PutResult> PutElsewhere(int worker, layout::KeyHash hash, std::string_view key,
-                                         std::span<const uint8_t> value, uint16_t flags,
+                                         std::span<const uint8_t> value, const PutOptions& options,
                                          const uint64_t* body_check);
   bool PutOverOld(int worker, layout::KeyHash hash, std::string_view key,
-                  std::span<const uint8_t> value, uint16_t flags, PutResult* result);
+                  std::span<const uint8_t> value, const PutOptions& options, PutResult* result);
+  PutResult OverwriteFound(ChangeScope& scope, int worker, uint64_t keep,
+                           std::span<const uint8_t> tail, uint16_t flags, uint64_t body_check);
   void Seal(PreparedPut& put) const;
+  absl::StatusOr<DeleteResult> DeleteIf(int worker, std::string_view key,
+                                        const Condition& condition,
+                                        absl::FunctionRef<bool(ValueBytes)> take);
   void RemoveFound(ChangeScope& scope, int worker, layout::KeyHash hash);
+  absl::StatusOr<PutResult> Edit(int worker, std::string_view key, const Condition& condition,
+                                 absl::FunctionRef<Outcome(bool found, ValueBytes, Edited*)> edit);
+  PutResult EditInPlace(ChangeScope& scope, int worker, uint64_t keep,
+                        std::span<const uint8_t> tail);
+  absl::StatusOr<PreparedPut> PrepareEdited(int worker, layout::KeyHash hash, std::string_view key,
+                                            const Found& old, const Edited& edited);
   void TellMoved(layout::KeyHash hash, uint8_t* block, layout::Slot from, layout::Slot to,
                  bool changed);
   template <typename CopyOut>

@@ -1,12 +1,11 @@
 // Store: what happens to items without a request: they are moved, and they end.
-#include <algorithm>
-#include <array>
 #include <cassert>
 #include <cstring>
 
 #include "common/base/relaxed_copy.h"
 #include "server/storage/allocator.h"
 #include "server/storage/index.h"
+#include "server/storage/item_parts.h"
 #include "server/storage/publish.h"
 #include "server/storage/store.h"
 #include "server/storage/store_worker.h"
@@ -16,20 +15,6 @@ namespace {
 
 using layout::ItemHeader;
 using layout::KeyHash;
-
-// Copies between two blocks, both of which others may read and the first of which others may write
-// meanwhile: then the copy is worthless, and the caller finds that out.
-void CopyShared(uint8_t* target, const uint8_t* source, uint64_t size) {
-  alignas(8) std::array<uint8_t, 1024> piece;
-  while (size > 0) {
-    const uint64_t n = std::min<uint64_t>(size, piece.size());
-    CopyFromShared(piece.data(), source, n);
-    CopyToShared(target, piece.data(), n);
-    target += n;
-    source += n;
-    size -= n;
-  }
-}
 
 // The check of the same header and body in another place. The body is hashed again only where the
 // XOR of the parts cannot be taken back: 1 stands for 0 as well.

@@ -84,7 +84,7 @@ struct Change {
   uint64_t begun = 0;
   uint64_t done = 0;
   bool present = false;
-  std::string value;     // "n:...", n being the position in the history
+  std::string value;     // "...:n" or "n", n being the position in the history
   uint64_t version = 0;  // a move keeps it
 };
 
@@ -155,11 +155,30 @@ class OrderTest : public testing::Test {
     change.begun = log_->now();
     if (random_() % 3 == 0 && history.back().present) {
       ASSERT_TRUE(store_->Delete(0, key)->existed);
+    } else if (random_() % 4 == 0) {
+      // A number, and another one made of it in place: two changes.
+      const std::string number = absl::StrCat(history.size());
+      change.version = store_->Put(0, key, AsBytes(number))->version;
+      change.done = log_->now();
+      change.present = true;
+      change.value = number;
+      history.push_back(change);
+      change.begun = log_->now();
+      change.value = absl::StrCat(history.size());
+      const absl::StatusOr<AddResult> added = store_->Add(0, key, 1);
+      ASSERT_EQ(absl::StrCat(added->number), change.value);
+      change.version = added->version;
+    } else if (random_() % 4 == 0 && history.back().present && history.back().value.size() < 100) {
+      change.present = true;
+      const std::string suffix =
+          absl::StrCat(std::string(random_() % 12, '+'), ":", history.size());
+      change.value = absl::StrCat(history.back().value, suffix);
+      change.version = store_->Append(0, key, AsBytes(suffix))->version;
     } else {
       change.present = true;
-      change.value = absl::StrCat(history.size(), ":");
       // Three sizes in two classes.
       change.value.resize(20 + random_() % 3 * 12, static_cast<char>('a' + history.size() % 26));
+      absl::StrAppend(&change.value, ":", history.size());
       const absl::StatusOr<PutResult> put = store_->Put(0, key, AsBytes(change.value));
       ASSERT_TRUE(put.ok());
       ASSERT_EQ(put->existed, history.back().present);
@@ -214,7 +233,7 @@ class OrderTest : public testing::Test {
       return;
     }
     size_t n = 0;
-    ASSERT_TRUE(absl::SimpleAtoi(reader.value().substr(0, reader.value().find(':')), &n));
+    ASSERT_TRUE(absl::SimpleAtoi(reader.value().substr(reader.value().rfind(':') + 1), &n));
     ASSERT_LT(n, history.size());
     ASSERT_EQ(reader.value(), history[n].value) << "torn";
     ASSERT_EQ(reader.version(), history[n].version) << "torn";

@@ -185,6 +185,35 @@ class Walk {
 
 }  // namespace
 
+std::string MustGet(Store& store, std::string_view key) {
+  std::string value;
+  const absl::StatusOr<GetResult> got = store.Get(0, key, &value);
+  EXPECT_TRUE(got.ok() && got->found) << key;
+  return value;
+}
+
+bool Has(Store& store, std::string_view key) {
+  std::string value;
+  return store.Get(0, key, &value)->found;
+}
+
+layout::Slot SlotOf(Store& store, std::string_view key) {
+  return store.Get(0, key, std::span<uint8_t>())->slot;
+}
+
+std::vector<std::string> FillUp(Store& store, const std::vector<size_t>& sizes) {
+  std::vector<std::string> keys;
+  for (const size_t size : sizes) {
+    const std::string value(size, 'f');
+    while (true) {
+      const std::string key = absl::StrCat("filler", keys.size());
+      if (!store.Put(0, key, AsBytes(value)).ok()) break;
+      keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
 std::unique_ptr<Store> MakeStore(uint64_t size, int workers, uint64_t max_value_size) {
   RegionOptions options;
   options.size = size;

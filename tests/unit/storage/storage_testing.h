@@ -2,8 +2,11 @@
 // follows the rules for remote readers.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <span>
@@ -14,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "server/storage/index.h"
+#include "server/storage/item_listener.h"
 #include "server/storage/store.h"
 
 namespace verbena::storage {
@@ -25,6 +29,41 @@ inline std::span<const uint8_t> AsBytes(std::string_view text) {
 // A store in a fresh slice of `size` bytes; null (and a failed expectation) if that fails.
 std::unique_ptr<Store> MakeStore(uint64_t size, int workers = 1,
                                  uint64_t max_value_size = 8 * 1024 * 1024);
+
+// The value of a key that is there; a failed expectation and "" if it is not.
+std::string MustGet(Store& store, std::string_view key);
+bool Has(Store& store, std::string_view key);
+layout::Slot SlotOf(Store& store, std::string_view key);
+
+// Puts values of each of these sizes, the largest first, until there is no memory for one more of
+// any. Returns the keys.
+std::vector<std::string> FillUp(Store& store, const std::vector<size_t>& sizes);
+
+// Keeps what it is told as a map from keys to blocks, and notes contradictions.
+class RecordingListener : public ItemListener {
+ public:
+  void OnInserted(layout::KeyHash /*hash*/, std::string_view key, layout::Slot slot) override {
+    EXPECT_TRUE(items_.emplace(key, slot.offset()).second) << key;
+  }
+  void OnMoved(layout::KeyHash /*hash*/, std::string_view key, layout::Slot from, layout::Slot to,
+               bool changed) override {
+    EXPECT_EQ(items_.at(std::string(key)), from.offset());
+    items_[std::string(key)] = to.offset();
+    ++(changed ? changes_ : moves_);
+  }
+  void OnRemoved(layout::KeyHash /*hash*/, std::string_view key, layout::Slot slot) override {
+    EXPECT_EQ(items_.at(std::string(key)), slot.offset());
+    items_.erase(std::string(key));
+  }
+  const std::map<std::string, uint64_t>& items() const { return items_; }
+  int changes() const { return changes_; }
+  int moves() const { return moves_; }
+
+ private:
+  std::map<std::string, uint64_t> items_;
+  int changes_ = 0;
+  int moves_ = 0;
+};
 
 // Walks everything that a store consists of, and names the first thing that is wrong: directory,
 // headers, chains, slots, items, blocks that overlap, and all counts. No other thread may use the

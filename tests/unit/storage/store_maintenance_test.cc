@@ -1,45 +1,17 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/sizes.h"
-#include "server/storage/item_listener.h"
 #include "server/storage/store.h"
 #include "tests/unit/storage/storage_testing.h"
 
 namespace verbena::storage {
 namespace {
-
-// Keeps what it is told as a map from keys to blocks, and notes contradictions.
-class Recorder : public ItemListener {
- public:
-  void OnInserted(layout::KeyHash /*hash*/, std::string_view key, layout::Slot slot) override {
-    EXPECT_TRUE(items_.emplace(key, slot.offset()).second) << key;
-  }
-  void OnMoved(layout::KeyHash /*hash*/, std::string_view key, layout::Slot from, layout::Slot to,
-               bool changed) override {
-    EXPECT_EQ(items_.at(std::string(key)), from.offset());
-    items_[std::string(key)] = to.offset();
-    ++(changed ? changes_ : moves_);
-  }
-  void OnRemoved(layout::KeyHash /*hash*/, std::string_view key, layout::Slot slot) override {
-    EXPECT_EQ(items_.at(std::string(key)), slot.offset());
-    items_.erase(std::string(key));
-  }
-  const std::map<std::string, uint64_t>& items() const { return items_; }
-  int changes() const { return changes_; }
-  int moves() const { return moves_; }
-
- private:
-  std::map<std::string, uint64_t> items_;
-  int changes_ = 0;
-  int moves_ = 0;
-};
 
 class StoreMaintenanceTest : public testing::Test {
  protected:
@@ -57,7 +29,7 @@ class StoreMaintenanceTest : public testing::Test {
     return *store_->Get(0, key, value != nullptr ? value : &ignored);
   }
 
-  Recorder recorder_;
+  RecordingListener recorder_;
   std::unique_ptr<Store> store_ = MakeStore(32 * kMiB, 2);
 };
 
@@ -65,7 +37,7 @@ TEST_F(StoreMaintenanceTest, MovesItemsOfAllSizes) {
   for (const uint64_t size : {0u, 1u, 100u, 4000u, 4096u, 20'000u, 500'000u, 2'000'000u}) {
     const std::string key = absl::StrCat("key-", size);
     const std::string value(size, static_cast<char>('a' + size % 26));
-    ASSERT_TRUE(store_->Put(0, key, AsBytes(value), 7).ok());
+    ASSERT_TRUE(store_->Put(0, key, AsBytes(value), {.flags = 7}).ok());
     const GetResult before = Find(key);
     ASSERT_TRUE(store_->MoveItem(store_->maintenance_worker(), HashOf(key), before.slot.offset()));
     std::string moved;

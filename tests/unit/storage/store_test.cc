@@ -20,22 +20,6 @@ namespace {
 
 using absl::StatusCode;
 
-std::string MustGet(Store& store, std::string_view key) {
-  std::string value;
-  const absl::StatusOr<GetResult> got = store.Get(0, key, &value);
-  EXPECT_TRUE(got.ok() && got->found) << key;
-  return value;
-}
-
-bool Has(Store& store, std::string_view key) {
-  std::string value;
-  return store.Get(0, key, &value)->found;
-}
-
-layout::Slot SlotOf(Store& store, std::string_view key) {
-  return store.Get(0, key, std::span<uint8_t>())->slot;
-}
-
 class StoreTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_NE(store_, nullptr); }
@@ -49,7 +33,7 @@ class StoreTest : public testing::Test {
 
 TEST_F(StoreTest, PutGetDelete) {
   EXPECT_FALSE(Has(*store_, "key"));
-  absl::StatusOr<PutResult> put = store_->Put(0, "key", AsBytes("value"), 0x1234);
+  absl::StatusOr<PutResult> put = store_->Put(0, "key", AsBytes("value"), {.flags = 0x1234});
   ASSERT_TRUE(put.ok()) << put.status();
   EXPECT_FALSE(put->existed);
 
@@ -118,7 +102,7 @@ TEST_F(StoreTest, SizesOutOfRangeAreNamed) {
 }
 
 TEST_F(StoreTest, AValueThatDoesNotFitIsOnlyDescribed) {
-  ASSERT_TRUE(store_->Put(0, "key", AsBytes("0123456789"), 3).ok());
+  ASSERT_TRUE(store_->Put(0, "key", AsBytes("0123456789"), {.flags = 3}).ok());
   std::vector<uint8_t> room(9, 0xaa);
   const absl::StatusOr<GetResult> got = store_->Get(0, "key", std::span<uint8_t>(room));
   ASSERT_TRUE(got.ok());
@@ -193,7 +177,7 @@ TEST_F(StoreTest, VersionsGrowAcrossDeletionsAndSplits) {
 }
 
 TEST_F(StoreTest, APreparedPutIsInvisibleUntilPublished) {
-  absl::StatusOr<PreparedPut> put = store_->PreparePut(0, "key", AsBytes("value"), 7);
+  absl::StatusOr<PreparedPut> put = store_->PreparePut(0, "key", AsBytes("value"), {.flags = 7});
   ASSERT_TRUE(put.ok());
   EXPECT_FALSE(Has(*store_, "key"));
   EXPECT_EQ(store_->Stats().items, 0u);
@@ -238,7 +222,7 @@ TEST_F(StoreTest, PreparedPutsOfOneKey) {
 TEST_F(StoreTest, AValueMayArriveInTheBlock) {
   for (const uint64_t size : {uint64_t{0}, uint64_t{10}, 100 * kKiB, 3 * kMiB + 5}) {
     const std::string key = absl::StrCat("key", size);
-    absl::StatusOr<PreparedPut> put = store_->PreparePutInto(0, key, size, 9);
+    absl::StatusOr<PreparedPut> put = store_->PreparePutInto(0, key, size, {.flags = 9});
     ASSERT_TRUE(put.ok());
     ASSERT_EQ(put->value().size(), size);
     EXPECT_EQ(put->value().data(), store_->region().At(put->value_offset()));
@@ -301,14 +285,8 @@ TEST(StoreOutOfMemoryTest, NothingIsLost) {
   ASSERT_TRUE(store->Put(0, "small", AsBytes(kSmall)).ok());
   ASSERT_TRUE(store->Put(0, "middle", AsBytes(kMiddle)).ok());
   // Full in every class that is tried below.
-  std::vector<std::string> fillers;
-  for (const size_t size : {kMiddle.size(), size_t{2000}, size_t{300}, kSmall.size(), size_t{0}}) {
-    for (;;) {
-      const std::string key = absl::StrCat("filler", fillers.size());
-      if (!store->Put(0, key, AsBytes(std::string(size, 'f'))).ok()) break;
-      fillers.push_back(key);
-    }
-  }
+  const std::vector<std::string> fillers =
+      FillUp(*store, {kMiddle.size(), 2000, 300, kSmall.size(), 0});
   const StoreStats full = store->Stats();
   EXPECT_EQ(full.items, fillers.size() + 2);
   EXPECT_EQ(full.failed_allocations, 5u);
@@ -339,9 +317,9 @@ TEST(StoreOutOfMemoryTest, NothingIsLost) {
   ASSERT_TRUE(CheckInvariants(*store).ok()) << CheckInvariants(*store);
 
   // In place, small and large.
-  EXPECT_TRUE(store->Put(0, "small", AsBytes(std::string(100, 't')), 5)->existed);
+  EXPECT_TRUE(store->Put(0, "small", AsBytes(std::string(100, 't')), {.flags = 5})->existed);
   EXPECT_EQ(MustGet(*store, "small"), std::string(100, 't'));
-  EXPECT_TRUE(store->Put(0, "middle", AsBytes(std::string(7001, 'n')), 6)->existed);
+  EXPECT_TRUE(store->Put(0, "middle", AsBytes(std::string(7001, 'n')), {.flags = 6})->existed);
   EXPECT_EQ(MustGet(*store, "middle"), std::string(7001, 'n'));
   EXPECT_EQ(store->Get(0, "middle", std::span<uint8_t>())->flags, 6);
   ASSERT_TRUE(CheckInvariants(*store).ok()) << CheckInvariants(*store);

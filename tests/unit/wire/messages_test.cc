@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -35,6 +36,7 @@ std::vector<uint8_t> SampleRequest() {
   Buffer buffer(1024);
   RequestWriter writer(buffer.bytes());
   OperationHeader put = Header(OpCode::kPut, 0x0102030405060708);
+  put.flags = kOpIfVersion;
   put.expected = 0x1112131415161718;
   put.argument = 0x2122232425262728;
   EXPECT_TRUE(writer.Add(put, "key", "value!"));
@@ -58,7 +60,7 @@ constexpr char kRequestHex[] =
     // put: sequence, code, flags, key_len, value_len, expected, argument, "key" "value!" padding
     "0807060504030201"
     "04"
-    "00"
+    "08"
     "0300"
     "06000000"
     "1817161514131211"
@@ -394,10 +396,10 @@ TEST(Messages, FieldsOutOfRange) {
   EXPECT_TRUE(says(ReadRequest(with(request, 6, {5, 0})).status(), "wanted 32"));
   EXPECT_TRUE(says(ReadRequest(with(request, 6, {3, 0})).status(), "after the last operation"));
   EXPECT_TRUE(says(ReadRequest(with(request, 24, {0})).status(), "code is 0"));
-  EXPECT_TRUE(says(ReadRequest(with(request, 24, {7})).status(), "code is 7"));
-  EXPECT_TRUE(says(ReadRequest(with(request, 25, {2})).status(), "flags is 2"));
-  // By reference is for kPut only.
-  EXPECT_TRUE(says(ReadRequest(with(request, 24, {3, 1})).status(), "flags is 1"));
+  EXPECT_TRUE(says(ReadRequest(with(request, 24, {9})).status(), "code is 9"));
+  // A version that is expected goes with the flag for it.
+  EXPECT_TRUE(
+      says(ReadRequest(with(request, 25, {0})).status(), "expected is 1230066625199609624"));
   // Lengths whose sum would wrap in 32 bits.
   EXPECT_TRUE(says(ReadRequest(with(request, 26, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff})).status(),
                    "are left"));
@@ -405,9 +407,38 @@ TEST(Messages, FieldsOutOfRange) {
   EXPECT_TRUE(says(ReadResponse(with(response, 4, {1})).status(), "kind is 1"));
   EXPECT_TRUE(says(ReadResponse(with(response, 6, {1, 1})).status(), "count is 257"));
   EXPECT_TRUE(says(ReadResponse(with(response, 8, {0, 0})).status(), "grant is 0"));
-  EXPECT_TRUE(says(ReadResponse(with(response, 24, {8, 0})).status(), "code is 8"));
+  EXPECT_TRUE(says(ReadResponse(with(response, 24, {12, 0})).status(), "code is 12"));
   EXPECT_TRUE(says(ReadResponse(with(response, 26, {1, 0})).status(), "flags is 1"));
   EXPECT_TRUE(says(ReadResponse(with(response, 6, {0, 0})).status(), "after the last result"));
+}
+
+// Every value of the flags with every code: the rules of protocol.md, told once more.
+TEST(Messages, FlagsOfEachCode) {
+  const auto request = [](unsigned code, unsigned flags) {
+    Buffer buffer(256);
+    RequestWriter writer(buffer.bytes());
+    OperationHeader header{};
+    header.code = static_cast<uint8_t>(code);
+    header.flags = static_cast<uint8_t>(flags & ~unsigned{kOpValueByReference});
+    EXPECT_TRUE((flags & kOpValueByReference) != 0
+                    ? writer.AddByReference(header, "k", 5, {1, 2, 0})
+                    : writer.Add(header, "k", "v"));
+    writer.Finish(0, 0);
+    return Exactly(buffer.bytes(), writer.size());
+  };
+  const std::vector<std::vector<unsigned>> allowed = {
+      {}, {0}, {0}, {0}, {0, 1, 2, 3, 4, 5, 8, 9}, {0, 8, 16, 24}, {0}, {0, 4, 8}, {0, 4, 8}};
+  for (unsigned code = 0; code < 16; ++code) {
+    for (unsigned flags = 0; flags < 256; ++flags) {
+      const std::vector<unsigned> good =
+          code < allowed.size() ? allowed[code] : std::vector<unsigned>{};
+      const bool expected = std::find(good.begin(), good.end(), flags) != good.end();
+      EXPECT_EQ(ReadRequest(request(code, flags)).ok(), expected) << code << ", " << flags;
+    }
+  }
+  const absl::Status two = ReadRequest(request(4, kOpIfAbsent | kOpIfVersion)).status();
+  EXPECT_NE(two.message().find("flags is 10, wanted one condition"), absl::string_view::npos)
+      << two;
 }
 
 TEST(Messages, EmptyResponseCarriesAGrantOnly) {
@@ -524,10 +555,10 @@ TEST(Messages, RandomRoundTrips) {
 }
 
 TEST(Messages, ResultCodesHaveNames) {
-  for (uint16_t code = 0; code <= 7; ++code) {
+  for (uint16_t code = 0; code <= 11; ++code) {
     EXPECT_STRNE(ResultCodeName(static_cast<ResultCode>(code)), "unknown result");
   }
-  EXPECT_STREQ(ResultCodeName(static_cast<ResultCode>(8)), "unknown result");
+  EXPECT_STREQ(ResultCodeName(static_cast<ResultCode>(12)), "unknown result");
 }
 
 }  // namespace
