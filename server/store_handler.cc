@@ -62,7 +62,7 @@ std::string TextOf(storage::Outcome outcome, uint64_t version) {
     case storage::Outcome::kExists:
       return absl::StrCat("the key is there already, with version ", version);
     case storage::Outcome::kOtherVersion:
-      return absl::StrCat("the key has version ", version);
+      return absl::StrCat("the key has another version, ", version);
     case storage::Outcome::kNotANumber:
       return "the value is not a number: a decimal of 64 bits, with no spaces or zeros ahead";
     case storage::Outcome::kOverflow:

@@ -21,6 +21,9 @@ DEFINE_string(server, "", "the server: ADDR:PORT");
 DEFINE_string(fabric, "auto", "auto, verbs (an RDMA adapter) or soft (the software device)");
 DEFINE_string(timeout, "5s", "for connecting, and again for the operation (1ms to 1h)");
 DEFINE_bool(json, false, "print results and errors as JSON");
+DEFINE_bool(if_absent, false, "put: only if there is no such key");
+DEFINE_bool(if_present, false, "put, add, append: only if there is such a key");
+DEFINE_string(if_version, "", "put, del, add, append: only if the key has this version");
 DEFINE_string(memory, "1GiB", "doctor: the region of a server on this machine; 0: none");
 
 DECLARE_bool(help);
@@ -32,8 +35,9 @@ namespace verbena::cli {
 namespace {
 
 std::string KnownFlags() {
-  return absl::StrCat("--server, --fabric, --timeout, --json, --memory, ",
-                      ToAbsl(verbs::kConnectFlags), ", --flagfile, --help");
+  return absl::StrCat("--server, --fabric, --timeout, --json, --if_absent, --if_present, ",
+                      "--if_version, --memory, ", ToAbsl(verbs::kConnectFlags),
+                      ", --flagfile, --help");
 }
 
 struct CommandShape {
@@ -45,9 +49,15 @@ struct CommandShape {
 };
 
 constexpr CommandShape kCommands[] = {
-    {"get", Command::kGet, 1, 1, "get KEY"},    {"put", Command::kPut, 1, 2, "put KEY [VALUE]"},
-    {"del", Command::kDelete, 1, 1, "del KEY"}, {"info", Command::kInfo, 0, 0, "info"},
-    {"ping", Command::kPing, 0, 0, "ping"},     {"doctor", Command::kDoctor, 0, 0, "doctor"},
+    {"get", Command::kGet, 1, 1, "get KEY"},
+    {"put", Command::kPut, 1, 2, "put KEY [VALUE]"},
+    {"del", Command::kDelete, 1, 1, "del KEY"},
+    {"take", Command::kTake, 1, 1, "take KEY"},
+    {"add", Command::kAdd, 2, 2, "add KEY NUMBER"},
+    {"append", Command::kAppend, 1, 2, "append KEY [VALUE]"},
+    {"info", Command::kInfo, 0, 0, "info"},
+    {"ping", Command::kPing, 0, 0, "ping"},
+    {"doctor", Command::kDoctor, 0, 0, "doctor"},
     {"help", Command::kHelp, 0, 1, "help"},
 };
 
@@ -93,10 +103,52 @@ absl::Status ReadCommand(std::vector<std::string> words, Arguments& arguments) {
   arguments.command = shape->command;
   if (operands >= 1) arguments.key = std::move(words[1]);
   if (operands >= 2) arguments.value = std::move(words[2]);
+  if (arguments.command == Command::kAdd &&
+      !absl::SimpleAtoi(*arguments.value, &arguments.summand)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", *arguments.value,
+                     "' cannot be added: it must be a whole number from -9223372036854775808 to "
+                     "9223372036854775807 (a negative one goes behind ' -- ')"));
+  }
+  return absl::OkStatus();
+}
+
+// Which of the flags for conditions is given, and whether the command knows it.
+absl::Status ReadCondition(Arguments& arguments) {
+  const Command command = arguments.command;
+  const int given =
+      (FLAGS_if_absent ? 1 : 0) + (FLAGS_if_present ? 1 : 0) + (FLAGS_if_version.empty() ? 0 : 1);
+  if (given == 0) return absl::OkStatus();
+  if (given > 1) {
+    return absl::InvalidArgumentError(
+        "of --if_absent, --if_present and --if_version only one can be given");
+  }
+  const bool put = command == Command::kPut;
+  const bool edit = command == Command::kAdd || command == Command::kAppend;
+  if (FLAGS_if_absent && !put) {
+    return absl::InvalidArgumentError("--if_absent is for put only");
+  }
+  if (FLAGS_if_present && !put && !edit) {
+    return absl::InvalidArgumentError("--if_present is for put, add and append only");
+  }
+  if (FLAGS_if_absent) arguments.condition = Condition::IfAbsent();
+  if (FLAGS_if_present) arguments.condition = Condition::IfPresent();
+  if (FLAGS_if_version.empty()) return absl::OkStatus();
+  if (!put && !edit && command != Command::kDelete) {
+    return absl::InvalidArgumentError("--if_version is for put, del, add and append only");
+  }
+  uint64_t version = 0;
+  if (!absl::SimpleAtoi(FLAGS_if_version, &version) || version == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--if_version=", FLAGS_if_version,
+                     " is not allowed: it must be a version as --json get and put print them"));
+  }
+  arguments.condition = Condition::IfVersion(version);
   return absl::OkStatus();
 }
 
 absl::Status ReadFlags(Arguments& arguments) {
+  VERBENA_RETURN_IF_ERROR(ReadCondition(arguments));
   arguments.json = FLAGS_json;
   arguments.server = FLAGS_server;
   const bool doctor = arguments.command == Command::kDoctor;

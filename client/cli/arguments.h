@@ -11,15 +11,30 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/verbs/conn_param.h"
+#include "verbena/connection.h"
 
 namespace verbena::cli {
 
-enum class Command { kHelp, kVersion, kGet, kPut, kDelete, kInfo, kPing, kDoctor };
+enum class Command {
+  kHelp,
+  kVersion,
+  kGet,
+  kPut,
+  kDelete,
+  kTake,
+  kAdd,
+  kAppend,
+  kInfo,
+  kPing,
+  kDoctor
+};
 
 struct Arguments {
   Command command = Command::kHelp;
   std::string key;
-  std::optional<std::string> value;  // kPut: nullopt means standard input
+  std::optional<std::string> value;  // kPut, kAppend: nullopt means standard input
+  int64_t summand = 0;               // kAdd
+  Condition condition;               // kPut, kDelete, kAdd, kAppend
   std::string server;                // "ADDR:PORT"; empty for kDoctor: none is looked at
   std::string fabric;                // "auto", "verbs" or "soft"
   std::chrono::milliseconds timeout{0};

@@ -53,6 +53,9 @@ class Session {
   absl::Status Get();
   absl::Status Put();
   absl::Status Delete();
+  absl::Status Take();
+  absl::Status Add();
+  absl::Status Append();
   absl::Status Info();
   absl::Status Ping();
   absl::Status Dispatch();
@@ -66,11 +69,16 @@ class Session {
   absl::Status WriteLine(const std::string& text) { return Write(absl::StrCat(text, "\n")); }
   absl::Status WriteJson(const Json& json) { return WriteLine(json.dump()); }
   absl::Status WriteChange(const char* what, const ChangeResult& change);
+  absl::Status WriteValue(std::string_view value, uint64_t version);
+  // The value that is named, or standard input into `*input`.
+  absl::StatusOr<std::string_view> Value(std::string* input);
+  ExitStatus ExitFor(const absl::Status& status) const;
   void Tell(const absl::Status& status, ExitStatus exit);
 
   const Arguments& arguments_;
   std::unique_ptr<Connection> connection_;
   bool io_failed_ = false;
+  uint64_t present_ = 0;  // the version that a condition was not true of
 };
 
 absl::Status Session::Connect() {
@@ -84,6 +92,10 @@ absl::Status Session::Get() {
   std::string value;
   uint64_t version = 0;
   VERBENA_RETURN_IF_ERROR(connection_->Get(arguments_.key, &value, &version));
+  return WriteValue(value, version);
+}
+
+absl::Status Session::WriteValue(std::string_view value, uint64_t version) {
   if (arguments_.json) {
     Json json;
     SetBytes(json, "key", arguments_.key);
@@ -97,29 +109,65 @@ absl::Status Session::Get() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string_view> Session::Value(std::string* input) {
+  if (arguments_.value.has_value()) return *arguments_.value;
+  if (isatty(STDIN_FILENO) == 1) {
+    std::fputs("verbena-cli: type the value; it ends with Ctrl-D\n", stderr);
+  }
+  auto read = ReadAll(STDIN_FILENO, layout::kMaxValueSize);
+  if (!read.ok()) {
+    io_failed_ = absl::IsInternal(read.status());
+    return read.status();
+  }
+  *input = *std::move(read);
+  return *input;
+}
+
 absl::Status Session::Put() {
   std::string input;
-  if (!arguments_.value.has_value()) {
-    if (isatty(STDIN_FILENO) == 1) {
-      std::fputs("verbena-cli: type the value; it ends with Ctrl-D\n", stderr);
-    }
-    auto read = ReadAll(STDIN_FILENO, layout::kMaxValueSize);
-    if (!read.ok()) {
-      io_failed_ = absl::IsInternal(read.status());
-      return read.status();
-    }
-    input = *std::move(read);
-  }
-  const std::string_view value = arguments_.value.has_value() ? *arguments_.value : input;
+  VERBENA_ASSIGN_OR_RETURN(const std::string_view value, Value(&input));
   VERBENA_RETURN_IF_ERROR(Connect());
-  VERBENA_ASSIGN_OR_RETURN(const ChangeResult change, connection_->Put(arguments_.key, value));
+  VERBENA_ASSIGN_OR_RETURN(
+      const ChangeResult change,
+      connection_->Put(arguments_.key, value, {.condition = arguments_.condition}, &present_));
   return WriteChange(change.existed ? "replaced" : "created", change);
 }
 
 absl::Status Session::Delete() {
   VERBENA_RETURN_IF_ERROR(Connect());
-  VERBENA_ASSIGN_OR_RETURN(const ChangeResult change, connection_->Delete(arguments_.key));
+  VERBENA_ASSIGN_OR_RETURN(const ChangeResult change,
+                           connection_->Delete(arguments_.key, arguments_.condition, &present_));
   return WriteChange("deleted", change);
+}
+
+absl::Status Session::Take() {
+  VERBENA_RETURN_IF_ERROR(Connect());
+  std::string value;
+  uint64_t version = 0;
+  VERBENA_RETURN_IF_ERROR(connection_->GetAndDelete(arguments_.key, &value, &version));
+  return WriteValue(value, version);
+}
+
+absl::Status Session::Add() {
+  VERBENA_RETURN_IF_ERROR(Connect());
+  VERBENA_ASSIGN_OR_RETURN(
+      const ChangeResult change,
+      connection_->Add(arguments_.key, arguments_.summand, arguments_.condition));
+  if (!arguments_.json) return WriteLine(absl::StrCat(change.number));
+  Json json;
+  SetBytes(json, "key", arguments_.key);
+  json["number"] = change.number;
+  json["version"] = change.version;
+  return WriteJson(json);
+}
+
+absl::Status Session::Append() {
+  std::string input;
+  VERBENA_ASSIGN_OR_RETURN(const std::string_view suffix, Value(&input));
+  VERBENA_RETURN_IF_ERROR(Connect());
+  VERBENA_ASSIGN_OR_RETURN(const ChangeResult change,
+                           connection_->Append(arguments_.key, suffix, arguments_.condition));
+  return WriteChange(change.existed ? "appended" : "created", change);
 }
 
 absl::Status Session::WriteChange(const char* what, const ChangeResult& change) {
@@ -166,6 +214,12 @@ absl::Status Session::Dispatch() {
       return Put();
     case Command::kDelete:
       return Delete();
+    case Command::kTake:
+      return Take();
+    case Command::kAdd:
+      return Add();
+    case Command::kAppend:
+      return Append();
     case Command::kInfo:
       return Info();
     case Command::kPing:
@@ -178,6 +232,16 @@ absl::Status Session::Dispatch() {
   return absl::InternalError("no command");
 }
 
+// Aborted is about the condition where there is one, else about a value that could not be read in
+// peace.
+ExitStatus Session::ExitFor(const absl::Status& status) const {
+  if (io_failed_) return kExitIo;
+  if (absl::IsAborted(status) && arguments_.condition.kind != Condition::Kind::kNone) {
+    return kExitCondition;
+  }
+  return ExitStatusFor(status);
+}
+
 void Session::Tell(const absl::Status& status, ExitStatus exit) {
   // Whoever closed the pipe has read enough and knows it.
   if (io_failed_ && absl::IsUnavailable(status)) return;
@@ -186,10 +250,11 @@ void Session::Tell(const absl::Status& status, ExitStatus exit) {
                                   : std::string(status.message());
   std::fprintf(stderr, "verbena-cli: %s\n", message.c_str());
   if (!arguments_.json || io_failed_) return;
-  const Json json = {{"error",
-                      {{"status", absl::StatusCodeToString(status.code())},
-                       {"message", IsUtf8(message) ? message : absl::CHexEscape(message)},
-                       {"exit_status", static_cast<int>(exit)}}}};
+  Json json = {{"error",
+                {{"status", absl::StatusCodeToString(status.code())},
+                 {"message", IsUtf8(message) ? message : absl::CHexEscape(message)},
+                 {"exit_status", static_cast<int>(exit)}}}};
+  if (present_ != 0) json["error"]["version"] = present_;
   // If this fails too, standard error has told already.
   [[maybe_unused]] const absl::Status ignored = WriteAll(STDOUT_FILENO, json.dump() + "\n");
 }
@@ -197,7 +262,7 @@ void Session::Tell(const absl::Status& status, ExitStatus exit) {
 ExitStatus Session::Run() {
   const absl::Status status = Dispatch();
   if (status.ok()) return kExitOk;
-  const ExitStatus exit = io_failed_ ? kExitIo : ExitStatusFor(status);
+  const ExitStatus exit = ExitFor(status);
   Tell(status, exit);
   return exit;
 }

@@ -8,6 +8,8 @@ ExitStatus ExitStatusFor(const absl::Status& status) {
       return kExitOk;
     case absl::StatusCode::kNotFound:
       return kExitNotFound;
+    case absl::StatusCode::kAlreadyExists:
+      return kExitCondition;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kCancelled:

@@ -14,6 +14,9 @@ Commands
   get KEY          prints the value
   put KEY [VALUE]  stores VALUE, or standard input where VALUE is left out
   del KEY          removes the key
+  take KEY         prints the value and removes the key, in one step
+  add KEY NUMBER   adds to a number that is stored as text (an absent one is 0), prints the sum
+  append KEY [VALUE]  puts VALUE, or standard input, behind what is there
   info             what the server says of itself: items, memory, connections, fabric
   ping             a round trip to the server
   doctor           checks this machine (and with --server the way to a server) for RDMA, and says what
@@ -23,6 +26,14 @@ A first try, with a server on port 7400
   verbena-cli --server=127.0.0.1:7400 put greeting 'hello, fabric'
   verbena-cli --server=127.0.0.1:7400 get greeting
   verbena-cli --server=127.0.0.1:7400 del greeting
+
+Changes that look before they leap (each is one step for the server: nobody comes between)
+  verbena-cli --server=127.0.0.1:7400 put lock "$HOSTNAME" --if_absent && echo mine
+  verbena-cli --server=127.0.0.1:7400 add visits 1
+  verbena-cli --server=127.0.0.1:7400 add -- stock -3
+  verbena-cli --server=127.0.0.1:7400 --json get config       # prints its version as well
+  verbena-cli --server=127.0.0.1:7400 put config new --if_version=1732960727000000001
+  job=$(verbena-cli --server=127.0.0.1:7400 take job) && run "$job"
 
 In pipes (values are bytes, nothing is added or removed)
   tar c src | verbena-cli --server=127.0.0.1:7400 put backup/src
@@ -45,6 +56,10 @@ Flags (in any place; all of them can stand in a file: --flagfile=FILE)
                        auto: verbs if the route to the server has an RDMA device, else soft if the
                        server is on this host
   --timeout=5s         for connecting, and again for the operation (1ms to 1h)
+  --if_absent          put: only if there is no such key
+  --if_present         put, add, append: only if there is such a key
+  --if_version=N       put, del, add, append: only if the key has the version N, which --json get
+                       and changes print (jq before 1.7 rounds it)
   --json               results and errors as one JSON object on standard output; a value that is not
                        UTF-8 text comes as value_base64
   --help, --version    this text; the version
@@ -52,13 +67,14 @@ Flags (in any place; all of them can stand in a file: --flagfile=FILE)
   constexpr char kAfter[] = R"(
 Exit status (but of doctor)
   0  done
-  1  get, del: there is no such key
+  1  there is no such key (get, del, take, and put, add, append under a condition that wants one)
   2  wrong usage: the command, a flag or its value
   3  no server there, it went away, or no answer in time (a change may have been applied then)
   4  refused by the server: key or value over its limits, no space left, too many connections, other
-     versions
+     versions; add: the value is not a number, or the sum does not fit 64 bits
   5  a defect of Verbena: please report it
   6  standard input could not be read or standard output not be written (a closed pipe included)
+  7  nothing was changed: the key is there (--if_absent) or has another version (--if_version)
 Errors are told on standard error: what failed, the value that was wrong, and what to do.
 )";
   return absl::StrCat(kBefore, "\nFlags for RDMA networks\n", ToAbsl(verbs::ConnectFlagsHelp()),

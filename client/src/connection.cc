@@ -17,19 +17,46 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(std::string_view
 Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Connection::~Connection() = default;
 
-absl::StatusOr<ChangeResult> Connection::Put(std::string_view key, std::string_view value) {
-  return impl_->Put(key, value);
+absl::StatusOr<ChangeResult> Connection::Put(std::string_view key, std::string_view value,
+                                             const PutOptions& options, uint64_t* present) {
+  return impl_->Put(key, value, options, present);
 }
-absl::StatusOr<ChangeResult> Connection::Delete(std::string_view key) { return impl_->Delete(key); }
+absl::StatusOr<ChangeResult> Connection::Delete(std::string_view key, const Condition& condition,
+                                                uint64_t* present) {
+  return impl_->Delete(key, condition, present);
+}
+absl::StatusOr<ChangeResult> Connection::Add(std::string_view key, int64_t summand,
+                                             const Condition& condition) {
+  return impl_->Add(key, summand, condition);
+}
+absl::StatusOr<ChangeResult> Connection::Append(std::string_view key, std::string_view suffix,
+                                                const Condition& condition) {
+  return impl_->Append(key, suffix, condition);
+}
+absl::Status Connection::GetAndDelete(std::string_view key, std::string* value, uint64_t* version) {
+  return impl_->GetAndDelete(key, value, version);
+}
 absl::Status Connection::Ping() { return impl_->Ping(); }
 absl::StatusOr<std::string> Connection::Info() { return impl_->Info(); }
 
 absl::Status Connection::SubmitPut(std::string_view key, std::string_view value,
-                                   ChangeCallback callback) {
-  return impl_->SubmitPut(key, value, std::move(callback));
+                                   ChangeCallback callback, const PutOptions& options) {
+  return impl_->SubmitPut(key, value, std::move(callback), options);
 }
-absl::Status Connection::SubmitDelete(std::string_view key, ChangeCallback callback) {
-  return impl_->SubmitDelete(key, std::move(callback));
+absl::Status Connection::SubmitDelete(std::string_view key, ChangeCallback callback,
+                                      const Condition& condition) {
+  return impl_->SubmitDelete(key, std::move(callback), condition);
+}
+absl::Status Connection::SubmitAdd(std::string_view key, int64_t summand, ChangeCallback callback,
+                                   const Condition& condition) {
+  return impl_->SubmitAdd(key, summand, std::move(callback), condition);
+}
+absl::Status Connection::SubmitAppend(std::string_view key, std::string_view suffix,
+                                      ChangeCallback callback, const Condition& condition) {
+  return impl_->SubmitAppend(key, suffix, std::move(callback), condition);
+}
+absl::Status Connection::SubmitGetAndDelete(std::string_view key, GetCallback callback) {
+  return impl_->SubmitGetAndDelete(key, std::move(callback));
 }
 
 int Connection::Wait(std::chrono::nanoseconds timeout) { return impl_->Wait(timeout); }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/src/connection_impl.h"
 #include "common/base/macros.h"
@@ -43,53 +44,155 @@ absl::Status Connection::Impl::CheckValue(std::string_view value) const {
       "the value has ", value.size(), " bytes, the server allows ", limits_.max_value_size));
 }
 
+absl::StatusOr<wire::OperationHeader> Connection::Impl::RequestFor(wire::OpCode code,
+                                                                   const Condition& condition) {
+  wire::OperationHeader header{};
+  header.code = static_cast<uint8_t>(code);
+  switch (condition.kind) {
+    case Condition::Kind::kNone:
+      return header;
+    case Condition::Kind::kIfAbsent:
+      if (code != wire::OpCode::kPut) {
+        return absl::InvalidArgumentError("the condition IfAbsent is for Put only");
+      }
+      header.flags = wire::kOpIfAbsent;
+      return header;
+    case Condition::Kind::kIfPresent:
+      if (code == wire::OpCode::kDelete) {
+        return absl::InvalidArgumentError(
+            "the condition IfPresent is not for Delete, which says by itself if there was no key");
+      }
+      header.flags = wire::kOpIfPresent;
+      return header;
+    case Condition::Kind::kIfVersion:
+      header.flags = wire::kOpIfVersion;
+      header.expected = condition.version;
+      return header;
+  }
+  return absl::InvalidArgumentError("no such condition");
+}
+
+absl::Status Connection::Impl::CheckSuffix(std::string_view suffix) const {
+  if (suffix.size() <= limits_.eager_limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the suffix has ", suffix.size(),
+                                                 " bytes, at most ", limits_.eager_limit,
+                                                 " can be appended at once"));
+}
+
 absl::Status Connection::Impl::SubmitPut(std::string_view key, std::string_view value,
-                                         ChangeCallback&& callback) {
+                                         ChangeCallback&& callback, const PutOptions& options) {
   VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
   VERBENA_RETURN_IF_ERROR(CheckValue(value));
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
+                           RequestFor(wire::OpCode::kPut, options.condition));
   Operation& op = pool_.Acquire(OperationKind::kPut);
   op.on_change = std::move(callback);
   // A value that travels in the request is copied there at once, with its key.
-  StartPut(op, value.size() > limits_.eager_limit ? KeepKey(op, key) : key, value);
+  StartPut(op, header, value.size() > limits_.eager_limit ? KeepKey(op, key) : key, value);
   return absl::OkStatus();
 }
 
-absl::Status Connection::Impl::SubmitDelete(std::string_view key, ChangeCallback&& callback) {
+// A change that travels in a request whole.
+absl::Status Connection::Impl::SubmitChange(OperationKind kind, const wire::OperationHeader& header,
+                                            std::string_view key, std::string_view value,
+                                            ChangeCallback&& callback) {
   VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
-  Operation& op = pool_.Acquire(OperationKind::kDelete);
+  Operation& op = pool_.Acquire(kind);
   op.on_change = std::move(callback);
-  requests_.Add(op.slot, wire::OpCode::kDelete, key, {});
+  requests_.Add(op.slot, header, key, value);
   return absl::OkStatus();
 }
 
-void Connection::Impl::StartPut(Operation& op, std::string_view key, std::string_view value) {
+absl::Status Connection::Impl::SubmitDelete(std::string_view key, ChangeCallback&& callback,
+                                            const Condition& condition) {
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
+                           RequestFor(wire::OpCode::kDelete, condition));
+  return SubmitChange(OperationKind::kDelete, header, key, {}, std::move(callback));
+}
+
+absl::Status Connection::Impl::SubmitAdd(std::string_view key, int64_t summand,
+                                         ChangeCallback&& callback, const Condition& condition) {
+  VERBENA_ASSIGN_OR_RETURN(wire::OperationHeader header, RequestFor(wire::OpCode::kAdd, condition));
+  header.argument = static_cast<uint64_t>(summand);
+  return SubmitChange(OperationKind::kAdd, header, key, {}, std::move(callback));
+}
+
+absl::Status Connection::Impl::SubmitAppend(std::string_view key, std::string_view suffix,
+                                            ChangeCallback&& callback, const Condition& condition) {
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
+                           RequestFor(wire::OpCode::kAppend, condition));
+  VERBENA_RETURN_IF_ERROR(CheckSuffix(suffix));
+  return SubmitChange(OperationKind::kAppend, header, key, suffix, std::move(callback));
+}
+
+void Connection::Impl::StartPut(Operation& op, const wire::OperationHeader& header,
+                                std::string_view key, std::string_view value) {
   if (value.size() <= limits_.eager_limit) {
-    requests_.Add(op.slot, wire::OpCode::kPut, key, value);
+    requests_.Add(op.slot, header, key, value);
     return;
   }
   // The next flush gets it a buffer; if that fails its callback must not run in here.
+  op.request = header;
   op.key = key;
   op.value = value;
   space_waiters_.Push(&op);
   space_freed_ = true;
 }
 
-absl::StatusOr<ChangeResult> Connection::Impl::Put(std::string_view key, std::string_view value) {
+absl::StatusOr<ChangeResult> Connection::Impl::Put(std::string_view key, std::string_view value,
+                                                   const PutOptions& options, uint64_t* present) {
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
   VERBENA_RETURN_IF_ERROR(CheckValue(value));
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
+                           RequestFor(wire::OpCode::kPut, options.condition));
   SyncCall call;
   VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kPut, &call));
-  StartPut(*op, key, value);
+  StartPut(*op, header, key, value);
   FinishSync(&call);
-  if (!call.status.ok()) return std::move(call.status);
-  return ChangeResult{call.version, call.existed};
+  return Outcome(call, present);
 }
 
-absl::StatusOr<ChangeResult> Connection::Impl::Delete(std::string_view key) {
+absl::StatusOr<ChangeResult> Connection::Impl::Delete(std::string_view key,
+                                                      const Condition& condition,
+                                                      uint64_t* present) {
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
+                           RequestFor(wire::OpCode::kDelete, condition));
+  return RequestChange(OperationKind::kDelete, header, key, {}, present);
+}
+
+absl::StatusOr<ChangeResult> Connection::Impl::Add(std::string_view key, int64_t summand,
+                                                   const Condition& condition) {
+  VERBENA_ASSIGN_OR_RETURN(wire::OperationHeader header, RequestFor(wire::OpCode::kAdd, condition));
+  header.argument = static_cast<uint64_t>(summand);
+  return RequestChange(OperationKind::kAdd, header, key, {}, nullptr);
+}
+
+absl::StatusOr<ChangeResult> Connection::Impl::Append(std::string_view key, std::string_view suffix,
+                                                      const Condition& condition) {
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
+                           RequestFor(wire::OpCode::kAppend, condition));
+  VERBENA_RETURN_IF_ERROR(CheckSuffix(suffix));
+  return RequestChange(OperationKind::kAppend, header, key, suffix, nullptr);
+}
+
+// A change that travels in a request whole, synchronously.
+absl::StatusOr<ChangeResult> Connection::Impl::RequestChange(OperationKind kind,
+                                                             const wire::OperationHeader& header,
+                                                             std::string_view key,
+                                                             std::string_view value,
+                                                             uint64_t* present) {
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
   SyncCall call;
-  VERBENA_RETURN_IF_ERROR(Request(OperationKind::kDelete, wire::OpCode::kDelete, key, {}, &call));
-  return ChangeResult{call.version, call.existed};
+  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(kind, &call));
+  requests_.Add(op->slot, header, key, value);
+  FinishSync(&call);
+  return Outcome(call, present);
+}
+
+absl::StatusOr<ChangeResult> Connection::Impl::Outcome(SyncCall& call, uint64_t* present) {
+  if (call.status.ok()) return call.change;
+  if (present != nullptr) *present = call.change.version;
+  return std::move(call.status);
 }
 
 // One operation in a request, synchronously.
@@ -144,7 +247,8 @@ void Connection::Impl::UseSpace(Operation& op) {
   wire::ValueReference reference{};
   reference.address = verbs::AddressOf(bytes.data());
   reference.rkey = op.space->region.rkey();
-  requests_.AddByReference(op.slot, op.key, static_cast<uint32_t>(op.value.size()), reference);
+  requests_.AddByReference(op.slot, op.request, op.key, static_cast<uint32_t>(op.value.size()),
+                           reference);
 }
 
 void Connection::Impl::DropSpace(Operation& op) {
@@ -197,17 +301,31 @@ void Connection::Impl::OnResult(Operation& op, const wire::Result& result) {
       OnGetResult(op, result);
       return;
     case OperationKind::kPut:
-    case OperationKind::kDelete: {
-      const bool existed = result.header.argument != 0;
-      absl::Status status = ResultError(result);
-      if (status.ok() && op.kind == OperationKind::kDelete && !existed) status = not_found_;
-      FinishChange(op, status, {result.header.version, existed});
+    case OperationKind::kDelete:
+    case OperationKind::kAdd:
+    case OperationKind::kAppend:
+      OnChangeResult(op, result);
       return;
-    }
+    case OperationKind::kTake:
+      OnTakeResult(op, result);
+      return;
     default:
       FinishCall(op, ResultError(result), result.value);
       return;
   }
+}
+
+void Connection::Impl::OnChangeResult(Operation& op, const wire::Result& result) {
+  absl::Status status = ResultError(result);
+  ChangeResult change;
+  change.version = result.header.version;
+  change.existed = result.header.argument != 0;
+  if (op.kind == OperationKind::kDelete && status.ok() && !change.existed) status = not_found_;
+  if (op.kind == OperationKind::kAdd && status.ok() &&
+      !absl::SimpleAtoi(ToAbsl(result.value), &change.number)) {
+    status = absl::InternalError("the server's answer to an addition is not a number");
+  }
+  FinishChange(op, status, change);
 }
 
 void Connection::Impl::FinishChange(Operation& op, const absl::Status& status,
@@ -217,8 +335,7 @@ void Connection::Impl::FinishChange(Operation& op, const absl::Status& status,
   if (op.space != nullptr) DropSpace(op);
   if (SyncCall* const call = op.sync; call != nullptr) {
     call->status = status;
-    call->version = result.version;
-    call->existed = result.existed;
+    call->change = result;
     call->done = true;
   } else {
     ++callbacks_;
@@ -241,10 +358,13 @@ void Connection::Impl::FinishCall(Operation& op, const absl::Status& status,
 void Connection::Impl::FinishWithError(Operation& op, const absl::Status& status) {
   switch (op.kind) {
     case OperationKind::kGet:
+    case OperationKind::kTake:
       EndGet(op, status, {});
       return;
     case OperationKind::kPut:
     case OperationKind::kDelete:
+    case OperationKind::kAdd:
+    case OperationKind::kAppend:
       FinishChange(op, status, {});
       return;
     default:

@@ -99,10 +99,9 @@ void Connection::Impl::FinishSync(SyncCall* call) {
 
 // Releases the operation after the outcome has been handed over: value and callback may lie in its
 // memory.
-[[gnu::always_inline]] inline void Connection::Impl::FinishGet(Operation& op,
-                                                               const absl::Status& status,
-                                                               const GetResult& result) {
-  ++stats_.gets;
+[[gnu::always_inline]] inline void Connection::Impl::HandOver(Operation& op,
+                                                              const absl::Status& status,
+                                                              const GetResult& result) {
   pool_.Finish(op);
   if (SyncCall* const call = op.sync; call != nullptr) {
     call->status = status;
@@ -120,9 +119,25 @@ void Connection::Impl::FinishSync(SyncCall* call) {
   pool_.Free(op);
 }
 
+[[gnu::always_inline]] inline void Connection::Impl::FinishGet(Operation& op,
+                                                               const absl::Status& status,
+                                                               const GetResult& result) {
+  ++stats_.gets;
+  HandOver(op, status, result);
+}
+
 // The same out of line, for everything but the warm path.
 void Connection::Impl::EndGet(Operation& op, const absl::Status& status, const GetResult& result) {
-  FinishGet(op, status, result);
+  ++(op.kind == OperationKind::kTake ? stats_.changes : stats_.gets);
+  HandOver(op, status, result);
+}
+
+void Connection::Impl::Found(Operation& op, const GetResult& got) {
+  if (op.kind == OperationKind::kTake) {
+    DeleteWhatWasGot(op, got);
+  } else {
+    EndGet(op, absl::OkStatus(), got);
+  }
 }
 
 [[gnu::always_inline]] inline void Connection::Impl::Act(Operation& op, const Lookup::Step& step) {
@@ -140,7 +155,7 @@ void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
       reads_.Push(&op);
       return;
     case Lookup::Action::kFound:
-      EndGet(op, absl::OkStatus(), {op.lookup.value(), op.lookup.version()});
+      Found(op, {op.lookup.value(), op.lookup.version()});
       return;
     case Lookup::Action::kNeedSpace:
       op.step = step;
@@ -169,7 +184,7 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
   switch (static_cast<wire::ResultCode>(result.header.code)) {
     case wire::ResultCode::kOk:
       ++stats_.rpc_gets;
-      EndGet(op, absl::OkStatus(), {result.value, result.header.version});
+      Found(op, {result.value, result.header.version});
       return;
     case wire::ResultCode::kNotFound:
       ++stats_.rpc_gets;
@@ -189,6 +204,9 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
       EndGet(op, ResultError(result), {});
   }
 }
+
+// A get-and-delete's value is to be got: the lookup begins like a GET's.
+void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
 
 // False if the lookup does not begin with a READ.
 [[gnu::always_inline]] inline bool Connection::Impl::BeginLookup(Operation& op) {
@@ -263,6 +281,8 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
   endpoint_->Retire(op->post_number);
   if (op->kind == OperationKind::kGet) {
     Act(*op, op->lookup.OnRead(*context_));
+  } else if (op->kind == OperationKind::kTake) {
+    ActOtherwise(*op, op->lookup.OnRead(*context_));
   } else {
     FinishCall(*op, absl::OkStatus(), {});
   }

@@ -1,6 +1,7 @@
-// What is behind Connection. One object, four files: connection_setup.cc (connecting),
-// connection_gets.cc (one-sided GETs and the poll loop), connection_changes.cc (changes and calls)
-// and connection_poll.cc (messages, waiting, deadlines, the end).
+// What is behind Connection. One object, five files: connection_setup.cc (connecting),
+// connection_gets.cc (one-sided GETs and the poll loop), connection_changes.cc (changes and calls),
+// connection_takes.cc (get-and-delete) and connection_poll.cc (messages, waiting, deadlines, the
+// end).
 #pragma once
 
 #include <array>
@@ -40,14 +41,28 @@ class Connection::Impl {
   ~Impl();
 
   absl::Status Get(std::string_view key, std::string* value, uint64_t* version);
-  absl::StatusOr<ChangeResult> Put(std::string_view key, std::string_view value);
-  absl::StatusOr<ChangeResult> Delete(std::string_view key);
+  absl::StatusOr<ChangeResult> Put(std::string_view key, std::string_view value,
+                                   const PutOptions& options, uint64_t* present);
+  absl::StatusOr<ChangeResult> Delete(std::string_view key, const Condition& condition,
+                                      uint64_t* present);
+  absl::StatusOr<ChangeResult> Add(std::string_view key, int64_t summand,
+                                   const Condition& condition);
+  absl::StatusOr<ChangeResult> Append(std::string_view key, std::string_view suffix,
+                                      const Condition& condition);
+  absl::Status GetAndDelete(std::string_view key, std::string* value, uint64_t* version);
   absl::Status Ping();
   absl::StatusOr<std::string> Info();
 
   absl::Status SubmitGet(std::string_view key, GetCallback&& callback);
-  absl::Status SubmitPut(std::string_view key, std::string_view value, ChangeCallback&& callback);
-  absl::Status SubmitDelete(std::string_view key, ChangeCallback&& callback);
+  absl::Status SubmitPut(std::string_view key, std::string_view value, ChangeCallback&& callback,
+                         const PutOptions& options);
+  absl::Status SubmitDelete(std::string_view key, ChangeCallback&& callback,
+                            const Condition& condition);
+  absl::Status SubmitAdd(std::string_view key, int64_t summand, ChangeCallback&& callback,
+                         const Condition& condition);
+  absl::Status SubmitAppend(std::string_view key, std::string_view suffix,
+                            ChangeCallback&& callback, const Condition& condition);
+  absl::Status SubmitGetAndDelete(std::string_view key, GetCallback&& callback);
 
   int Poll();
   int Wait(std::chrono::nanoseconds timeout);
@@ -70,7 +85,8 @@ class Connection::Impl {
   // Room for the key of each operation. An odd number of cache lines, as for other strides here.
   static constexpr size_t kKeyStride = 65 * 64;
   static_assert(kKeyStride >= layout::kMaxKeySize);
-  // How often a GET is sent to the server, when what it names cannot be read in time.
+  // How often a GET, or a get-and-delete, is sent to the server, when what it names cannot be read
+  // in time.
   static constexpr uint16_t kMaxAsks = 64;
 
   // How long a waiting call has been polling in vain.
@@ -98,7 +114,20 @@ class Connection::Impl {
   absl::Status CheckSubmit(std::string_view key) const;
   std::string_view KeepKey(const Operation& op, std::string_view key);
   void StartGet(Operation& op, std::string_view key);
-  void StartPut(Operation& op, std::string_view key, std::string_view value);
+  void StartPut(Operation& op, const wire::OperationHeader& header, std::string_view key,
+                std::string_view value);
+  // InvalidArgument for a condition that the operation does not know.
+  static absl::StatusOr<wire::OperationHeader> RequestFor(wire::OpCode code,
+                                                          const Condition& condition);
+  absl::Status CheckSuffix(std::string_view suffix) const;
+  absl::Status SubmitChange(OperationKind kind, const wire::OperationHeader& header,
+                            std::string_view key, std::string_view value,
+                            ChangeCallback&& callback);
+  absl::StatusOr<ChangeResult> RequestChange(OperationKind kind,
+                                             const wire::OperationHeader& header,
+                                             std::string_view key, std::string_view value,
+                                             uint64_t* present);
+  static absl::StatusOr<ChangeResult> Outcome(SyncCall& call, uint64_t* present);
   absl::Status Request(OperationKind kind, wire::OpCode code, std::string_view key,
                        std::string_view value, SyncCall* call);
   // Waits for a free place; an error if the connection is dead.
@@ -114,9 +143,19 @@ class Connection::Impl {
   void DropSpace(Operation& op);
   void ServeSpaceWaiters();
   void OnResult(Operation& op, const wire::Result& result);
+  void OnChangeResult(Operation& op, const wire::Result& result);
   void OnGetResult(Operation& op, const wire::Result& result);
+  // What a lookup, or the server's answer to it, has found.
+  void Found(Operation& op, const GetResult& got);
   void FinishGet(Operation& op, const absl::Status& status, const GetResult& result);
+  void HandOver(Operation& op, const absl::Status& status, const GetResult& result);
   void EndGet(Operation& op, const absl::Status& status, const GetResult& result);
+  // Get-and-delete.
+  void StartTake(Operation& op);
+  void StartTakenGet(Operation& op);
+  void OnTakeResult(Operation& op, const wire::Result& result);
+  void OnTakeDeleted(Operation& op, const wire::Result& result);
+  void DeleteWhatWasGot(Operation& op, const GetResult& got);
   void FinishChange(Operation& op, const absl::Status& status, const ChangeResult& result);
   void FinishCall(Operation& op, const absl::Status& status, std::string_view value);
   // Ends the operation with an error, whatever it is.

@@ -11,6 +11,7 @@
 #include "client/src/large_buffers.h"
 #include "client/src/lookup.h"
 #include "common/verbs/wr_id.h"
+#include "common/wire/messages.h"
 #include "verbena/connection.h"
 
 namespace verbena::client {
@@ -19,6 +20,9 @@ enum class OperationKind : uint8_t {
   kGet,
   kPut,
   kDelete,
+  kAdd,
+  kAppend,
+  kTake,  // get-and-delete
   kPing,
   kInfo,
   kHello,
@@ -28,17 +32,22 @@ enum class OperationKind : uint8_t {
 // Where a synchronous call waits for its outcome.
 struct SyncCall {
   bool done = false;
-  bool existed = false;
   absl::Status status;
-  uint64_t version = 0;
+  uint64_t version = 0;  // of a GET
+  ChangeResult change;
   std::string* value = nullptr;  // where the value goes; may be null
 };
+
+// How far a get-and-delete has come. Nearly always the server answers the first request with the
+// value. One that does not fit the answer is got first, and deleted if it is still the same.
+enum class TakeStage : uint8_t { kTaking, kGetting, kDeleting };
 
 struct Operation {
   OperationKind kind = OperationKind::kGet;
   bool in_use = false;
   bool late = false;  // its deadline has passed
-  uint16_t asks = 0;  // how often a GET was sent to the server
+  TakeStage take_stage = TakeStage::kTaking;
+  uint16_t asks = 0;  // how often a GET, or a get-and-delete, was sent to the server
   uint32_t slot = 0;  // in the pool; never changes, nor do the next two
   ReadSink* sink = nullptr;
   char* key_memory = nullptr;  // room for the longest key
@@ -51,12 +60,14 @@ struct Operation {
   layout::KeyHash hash;
   SegmentRef segment;      // of a GET that has not begun
   std::string_view key;    // in the slot's key memory, or of the caller of a synchronous call
-  std::string_view value;  // a large PUT's: the caller's
+  std::string_view value;  // a large PUT's: the caller's; kTake: what was got
   Lookup::Step step{};     // the READ to be posted or in flight
   LargeBuffers::Buffer* space = nullptr;
   GetCallback on_get;
   ChangeCallback on_change;
   Lookup lookup;
+  wire::OperationHeader request{};  // a large PUT's, a get-and-delete's
+  std::string held;                 // kTake: a value that came in a message
 };
 
 // One operation more than may be in flight: while its callback runs, an operation is finished but

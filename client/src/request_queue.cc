@@ -9,6 +9,22 @@
 #include "common/verbs/errors.h"
 
 namespace verbena::client {
+namespace {
+
+// Bytes that the answer to an operation takes at least, for the server to do it.
+uint32_t LeastAnswer(uint8_t code) {
+  constexpr size_t kLongestNumber = 20;  // a minus and 19 digits
+  switch (static_cast<wire::OpCode>(code)) {
+    case wire::OpCode::kGet:
+      return wire::ResultSize(sizeof(wire::Location));
+    case wire::OpCode::kAdd:
+      return wire::ResultSize(kLongestNumber);
+    default:
+      return wire::ResultSize(0);
+  }
+}
+
+}  // namespace
 
 RequestQueue::RequestQueue(Endpoint& endpoint, uint32_t capacity)
     : endpoint_(endpoint),
@@ -54,31 +70,44 @@ void RequestQueue::Count(uint32_t slot) {
   ++next_sequence_;
 }
 
+// A message takes no more operations than its answer has room for, where what they are answered
+// with cannot be left away.
 template <typename Append>
-void RequestQueue::AppendOrReopen(Append&& append) {
+void RequestQueue::AppendOrReopen(uint8_t code, Append&& append) {
+  const uint32_t answer = LeastAnswer(code);
   Open();
-  if (append(writer_)) return;
+  if (open_.operations == 0 || open_.answer_bytes + answer <= max_message_) {
+    if (append(writer_)) {
+      open_.answer_bytes += answer;
+      return;
+    }
+  }
   Close();
   Open();
   [[maybe_unused]] const bool fits = append(writer_);
   assert(fits);
+  open_.answer_bytes += answer;
+}
+
+void RequestQueue::Add(uint32_t slot, wire::OperationHeader header, std::string_view key,
+                       std::string_view value) {
+  header.sequence = next_sequence_;
+  AppendOrReopen(header.code,
+                 [&](wire::RequestWriter& writer) { return writer.Add(header, key, value); });
+  Count(slot);
 }
 
 void RequestQueue::Add(uint32_t slot, wire::OpCode code, std::string_view key,
                        std::string_view value) {
   wire::OperationHeader header{};
-  header.sequence = next_sequence_;
   header.code = static_cast<uint8_t>(code);
-  AppendOrReopen([&](wire::RequestWriter& writer) { return writer.Add(header, key, value); });
-  Count(slot);
+  Add(slot, header, key, value);
 }
 
-void RequestQueue::AddByReference(uint32_t slot, std::string_view key, uint32_t value_len,
-                                  const wire::ValueReference& reference) {
-  wire::OperationHeader header{};
+void RequestQueue::AddByReference(uint32_t slot, wire::OperationHeader header, std::string_view key,
+                                  uint32_t value_len, const wire::ValueReference& reference) {
   header.sequence = next_sequence_;
-  header.code = static_cast<uint8_t>(wire::OpCode::kPut);
-  AppendOrReopen([&](wire::RequestWriter& writer) {
+  AppendOrReopen(header.code, [&](wire::RequestWriter& writer) {
     return writer.AddByReference(header, key, value_len, reference);
   });
   Count(slot);

@@ -31,10 +31,12 @@ class RequestQueue {
   uint32_t max_message() const { return max_message_; }
 
   // Adds an operation; sequence numbers are assigned here. The operation must fit a message.
+  void Add(uint32_t slot, wire::OperationHeader header, std::string_view key,
+           std::string_view value);
   void Add(uint32_t slot, wire::OpCode code, std::string_view key, std::string_view value);
   // A kPut whose value the server READs from `reference`.
-  void AddByReference(uint32_t slot, std::string_view key, uint32_t value_len,
-                      const wire::ValueReference& reference);
+  void AddByReference(uint32_t slot, wire::OperationHeader header, std::string_view key,
+                      uint32_t value_len, const wire::ValueReference& reference);
 
   // Whether Flush could send something.
   bool CanSend() const { return waiting_messages() != 0 && outstanding_.size() < window(); }
@@ -57,6 +59,7 @@ class RequestQueue {
   struct Message {
     uint32_t buffer = 0;
     uint32_t operations = 0;
+    uint32_t answer_bytes = sizeof(wire::ResponseHeader);  // that the answer takes at least
     uint64_t first_sequence = 0;
     uint32_t first_slot = kNone;
     uint32_t last_slot = kNone;
@@ -73,7 +76,7 @@ class RequestQueue {
   void Close();
   void Count(uint32_t slot);
   template <typename Append>
-  void AppendOrReopen(Append&& append);
+  void AppendOrReopen(uint8_t code, Append&& append);
   absl::Status Send(const Message& message, uint32_t size);
   // The answered message whose first operation has this sequence number.
   absl::StatusOr<Message> TakeOutstanding(const wire::ResponseHeader& header,

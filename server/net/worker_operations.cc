@@ -14,8 +14,12 @@ using wire::OpCode;
 using wire::Operation;
 using wire::ResultCode;
 
+// The longest sum: a minus and 19 digits.
+constexpr size_t kLongestNumber = 20;
 constexpr size_t kBareResult = wire::ResultSize(0);
-constexpr size_t kLocatedResult = wire::ResultSize(sizeof(wire::Location));
+// What a result takes at most whose value cannot be left away.
+constexpr size_t kReservedResult =
+    wire::ResultSize(std::max(sizeof(wire::Location), kLongestNumber));
 
 std::string_view AsText(const auto& structure) {
   return {reinterpret_cast<const char*>(&structure), sizeof(structure)};
@@ -144,7 +148,7 @@ void Worker::AddFound(Connection& connection, const wire::OperationHeader& opera
 
 // The value is copied straight into the answer; one that does not fit is located.
 void Worker::RunGet(Connection& connection, const Operation& operation) {
-  const size_t room = RoomForValue(connection, kLocatedResult);
+  const size_t room = RoomForValue(connection, kReservedResult);
   const Lookup lookup =
       handler_.Get(options_.index, operation.key, {PlaceForValue(connection), room});
   switch (lookup.code) {
@@ -195,7 +199,6 @@ Worker::Step Worker::RunChange(Connection& connection, const Operation& operatio
 
 // The sum must reach the client whole: without room for the longest one nothing is added.
 void Worker::RunAdd(Connection& connection, const Operation& operation) {
-  constexpr size_t kLongestNumber = 20;
   if (RoomForValue(connection, kBareResult) < kLongestNumber) {
     AddResult(connection, operation.header, ResultCode::kTooLarge, "too many in one request");
   } else {
@@ -205,7 +208,7 @@ void Worker::RunAdd(Connection& connection, const Operation& operation) {
 
 // Like RunGet. The operations behind it in the request are left room for their own answers.
 void Worker::RunTake(Connection& connection, const Operation& operation) {
-  const size_t room = RoomForValue(connection, kLocatedResult);
+  const size_t room = RoomForValue(connection, kReservedResult);
   const Lookup taken = handler_.Take(options_.index, operation, {PlaceForValue(connection), room});
   if (taken.code == ResultCode::kOk) {
     AddFound(connection, operation.header, taken, /*argument=*/1);

@@ -117,6 +117,59 @@ TEST_F(CliTest, JsonResults) {
   EXPECT_EQ(Json::parse(missing.out)["error"]["exit_status"], 1);
 }
 
+TEST_F(CliTest, ChangesUnderACondition) {
+  EXPECT_EQ(Cli({flag_, "put", "lock", "me", "--if-present"}).code, 1);
+  EXPECT_EQ(Cli({flag_, "put", "lock", "me", "--if-absent"}).out, "created\n");
+  const Outcome taken = Cli({flag_, "put", "lock", "you", "--if-absent"});
+  EXPECT_EQ(taken.code, 7);
+  EXPECT_EQ(taken.out, "");
+  EXPECT_TRUE(Has(taken.err, "there already")) << taken.err;
+  const std::string version =
+      Json::parse(Cli({flag_, "--json", "get", "lock"}).out)["version"].dump();
+  const Outcome other = Cli({flag_, "--json", "put", "lock", "you", "--if-version=17"});
+  EXPECT_EQ(other.code, 7);
+  EXPECT_TRUE(Has(other.err, version)) << other.err;
+  EXPECT_EQ(Json::parse(other.out)["error"]["status"], "ABORTED");
+  EXPECT_EQ(Json::parse(other.out)["error"]["version"].dump(), version);
+  EXPECT_EQ(Json::parse(other.out)["error"]["exit_status"], 7);
+  EXPECT_EQ(Cli({flag_, "del", "lock", "--if-version=17"}).code, 7);
+  EXPECT_EQ(Cli({flag_, "get", "lock"}).out, "me");
+  EXPECT_EQ(Cli({flag_, "append", "lock", "!", "--if-version=" + version}).out, "appended\n");
+  EXPECT_EQ(Cli({flag_, "del", "lock", "--if-version=" + version}).code, 7);
+  EXPECT_EQ(Cli({flag_, "take", "lock"}).out, "me!");
+  EXPECT_EQ(Cli({flag_, "del", "lock", "--if-version=" + version}).code, 1);
+}
+
+TEST_F(CliTest, AddAppendTake) {
+  EXPECT_EQ(Cli({flag_, "add", "visits", "40"}).out, "40\n");
+  EXPECT_EQ(Cli({flag_, "add", "--", "visits", "-41"}).out, "-1\n");
+  const Json sum = Json::parse(Cli({flag_, "--json", "add", "visits", "43"}).out);
+  EXPECT_EQ(sum["key"], "visits");
+  EXPECT_EQ(sum["number"], 42);
+  EXPECT_GT(sum["version"], 0);
+  EXPECT_EQ(Cli({flag_, "get", "visits"}).out, "42");
+  EXPECT_EQ(Cli({flag_, "add", "absent", "1", "--if-present"}).code, 1);
+  EXPECT_EQ(Cli({flag_, "append", "visits", "x"}).code, 0);
+  const Outcome text = Cli({flag_, "add", "visits", "1"});
+  EXPECT_EQ(text.code, 4);
+  EXPECT_TRUE(Has(text.err, "not a number")) << text.err;
+  EXPECT_EQ(Cli({flag_, "put", "visits", "9223372036854775807"}).code, 0);
+  EXPECT_EQ(Cli({flag_, "add", "visits", "1"}).code, 4);
+
+  EXPECT_EQ(Cli({flag_, "append", "log"}, "one\n").out, "created\n");
+  EXPECT_EQ(Cli({flag_, "append", "log"}, "two\n").out, "appended\n");
+  const Outcome take = Cli({flag_, "--json", "take", "log"});
+  EXPECT_EQ(Json::parse(take.out)["value"], "one\ntwo\n");
+  const Outcome gone = Cli({flag_, "take", "log"});
+  EXPECT_EQ(gone.code, 1);
+  EXPECT_TRUE(Has(gone.err, "'log'")) << gone.err;
+  // Larger than a message.
+  const std::string large = EveryByte(1'000'000);
+  EXPECT_EQ(Cli({flag_, "put", "large"}, large).code, 0);
+  EXPECT_TRUE(Cli({flag_, "take", "large"}).out == large);
+  EXPECT_EQ(Cli({flag_, "take", "large"}).code, 1);
+}
+
 TEST_F(CliTest, Info) {
   ASSERT_EQ(Cli({flag_, "put", "counted", "x"}).code, 0);
   const Outcome json = Cli({flag_, "--json", "info"});

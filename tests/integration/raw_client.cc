@@ -209,10 +209,10 @@ absl::Status RawClient::WaitClosed(std::chrono::milliseconds patience) {
 }
 
 std::vector<uint8_t> RawClient::Request(wire::OpCode code, std::string_view key,
-                                        std::string_view value, uint16_t wanted) {
+                                        std::string_view value, uint16_t wanted,
+                                        wire::OperationHeader header) {
   alignas(8) std::array<uint8_t, kSendSize> buffer;
   wire::RequestWriter writer(buffer);
-  wire::OperationHeader header{};
   header.sequence = ++sequence_;
   header.code = static_cast<uint8_t>(code);
   writer.Add(header, key, value);
@@ -221,10 +221,10 @@ std::vector<uint8_t> RawClient::Request(wire::OpCode code, std::string_view key,
 }
 
 std::vector<uint8_t> RawClient::ReferenceRequest(std::string_view key, uint32_t value_len,
-                                                 uint64_t offset, uint32_t rkey_change) {
+                                                 uint64_t offset, uint32_t rkey_change,
+                                                 wire::OperationHeader header) {
   alignas(8) std::array<uint8_t, kSendSize> buffer;
   wire::RequestWriter writer(buffer);
-  wire::OperationHeader header{};
   header.sequence = ++sequence_;
   header.code = static_cast<uint8_t>(wire::OpCode::kPut);
   wire::ValueReference reference{};
@@ -247,15 +247,22 @@ absl::StatusOr<wire::Welcome> RawClient::Hello() {
 
 absl::StatusOr<RawResult> RawClient::Call(wire::OpCode code, std::string_view key,
                                           std::string_view value) {
-  VERBENA_RETURN_IF_ERROR(Send(Request(code, key, value)));
+  return Call(code, wire::OperationHeader{}, key, value);
+}
+
+absl::StatusOr<RawResult> RawClient::Call(wire::OpCode code, wire::OperationHeader header,
+                                          std::string_view key, std::string_view value) {
+  VERBENA_RETURN_IF_ERROR(Send(Request(code, key, value, /*wanted=*/0, header)));
   VERBENA_ASSIGN_OR_RETURN(RawResponse response, Receive());
   if (response.results.size() != 1) return absl::InternalError("not one result");
   return std::move(response.results[0]);
 }
 
-absl::StatusOr<RawResult> RawClient::PutByReference(std::string_view key, std::string_view value) {
+absl::StatusOr<RawResult> RawClient::PutByReference(std::string_view key, std::string_view value,
+                                                    wire::OperationHeader header) {
   std::memcpy(value_memory_.data(), value.data(), value.size());
-  VERBENA_RETURN_IF_ERROR(Send(ReferenceRequest(key, static_cast<uint32_t>(value.size()), 0)));
+  VERBENA_RETURN_IF_ERROR(
+      Send(ReferenceRequest(key, static_cast<uint32_t>(value.size()), 0, 0, header)));
   VERBENA_ASSIGN_OR_RETURN(RawResponse response, Receive());
   if (response.results.size() != 1) return absl::InternalError("not one result");
   return std::move(response.results[0]);

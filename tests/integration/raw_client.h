@@ -70,16 +70,21 @@ class RawClient {
   // One request with one operation, and its answer.
   absl::StatusOr<RawResult> Call(wire::OpCode code, std::string_view key = {},
                                  std::string_view value = {});
+  // The same with flags and fields; code and sequence are filled in.
+  absl::StatusOr<RawResult> Call(wire::OpCode code, wire::OperationHeader header,
+                                 std::string_view key, std::string_view value = {});
   // Puts `value` by reference: copies it to the value memory, sends, and waits for the answer.
-  absl::StatusOr<RawResult> PutByReference(std::string_view key, std::string_view value);
+  absl::StatusOr<RawResult> PutByReference(std::string_view key, std::string_view value,
+                                           wire::OperationHeader header = {});
   // The request of PutByReference without sending it; the value memory is as it is.
   std::vector<uint8_t> ReferenceRequest(std::string_view key, uint32_t value_len, uint64_t offset,
-                                        uint32_t rkey_change = 0);
+                                        uint32_t rkey_change = 0,
+                                        wire::OperationHeader header = {});
   std::span<uint8_t> value_memory() { return value_memory_.bytes(); }
 
   // A request of one operation as bytes.
   std::vector<uint8_t> Request(wire::OpCode code, std::string_view key, std::string_view value,
-                               uint16_t wanted = 0);
+                               uint16_t wanted = 0, wire::OperationHeader header = {});
 
  private:
   RawClient() = default;

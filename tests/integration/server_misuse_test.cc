@@ -134,7 +134,16 @@ TEST_F(Misuse, GarbageInMessagesEndsOnlyThatConnection) {
   bad.push_back(good);
   bad.back()[6] = 0;  // no operation
   bad.push_back(good);
-  bad.back()[24] = 99;  // an operation that is none
+  bad.back()[24] = 99;                                   // an operation that is none
+  for (const uint8_t flags : {6, 10, 12, 14, 16, 64}) {  // of another code, or two conditions
+    bad.push_back(good);
+    bad.back()[25] = flags;
+  }
+  bad.push_back(good);
+  bad.back()[32] = 1;  // an expected version without the flag for it
+  for (const OpCode code : {OpCode::kGet, OpCode::kDelete, OpCode::kAdd, OpCode::kAppend}) {
+    bad.push_back(probe->Request(code, "some key", "", 0, {.flags = wire::kOpIfAbsent}));
+  }
   bad.push_back(good);
   bad.back()[28] = 0xff;  // a value longer than the message
   wire::Hello hello{.receive_size = 4096, .receive_count = 8};
@@ -330,6 +339,108 @@ TEST_F(Misuse, OperationsThatCannotBeDone) {
   EXPECT_FALSE(text.empty());
   const auto got = client->Call(OpCode::kGet, "key0");
   EXPECT_EQ(got->value, std::string(4000, 'v'));
+}
+
+wire::OperationHeader With(uint8_t flags, uint64_t expected = 0, int64_t argument = 0) {
+  wire::OperationHeader header{};
+  header.flags = flags;
+  header.expected = expected;
+  header.argument = static_cast<uint64_t>(argument);
+  return header;
+}
+
+// Codes, versions and texts of changes that depend on what is there.
+TEST_F(Misuse, ChangesThatDependOnWhatIsThere) {
+  StartServer({"--max_value_size=4KiB"});
+  auto client = Client();
+  const auto absent = client->Call(OpCode::kPut, With(wire::kOpIfPresent), "key", "value");
+  EXPECT_EQ(absent->code(), ResultCode::kNotFound);
+  EXPECT_EQ(absent->header.version, 0u);
+  EXPECT_EQ(client->Call(OpCode::kPut, With(wire::kOpIfVersion, 5), "key", "value")->code(),
+            ResultCode::kNotFound);
+  const auto put = client->Call(OpCode::kPut, With(wire::kOpIfAbsent), "key", "value");
+  ASSERT_EQ(put->code(), ResultCode::kOk) << put->value;
+  const auto exists = client->Call(OpCode::kPut, With(wire::kOpIfAbsent), "key", "other");
+  EXPECT_EQ(exists->code(), ResultCode::kExists);
+  EXPECT_EQ(exists->header.version, put->header.version);
+  EXPECT_EQ(exists->header.argument, 1u);
+  EXPECT_THAT(exists->value, HasSubstr(absl::StrCat(put->header.version)));
+  const uint64_t version = put->header.version;
+  for (const OpCode code : {OpCode::kPut, OpCode::kDelete, OpCode::kAdd, OpCode::kAppend}) {
+    const auto other = client->Call(code, With(wire::kOpIfVersion, version + 1), "key");
+    EXPECT_EQ(other->code(), ResultCode::kMismatch);
+    EXPECT_EQ(other->header.version, version);
+    EXPECT_THAT(other->value, HasSubstr(absl::StrCat(version)));
+  }
+  EXPECT_EQ(client->Call(OpCode::kGet, "key")->value, "value");
+  EXPECT_EQ(client->Call(OpCode::kAdd, With(0, 0, 1), "key")->code(), ResultCode::kNotANumber);
+  const auto appended =
+      client->Call(OpCode::kAppend, With(wire::kOpIfVersion, version), "key", "s");
+  EXPECT_EQ(appended->code(), ResultCode::kOk);
+  EXPECT_EQ(client->Call(OpCode::kAppend, "key", std::string(4091, 's'))->code(),
+            ResultCode::kTooLarge);
+  EXPECT_EQ(client->Call(OpCode::kGet, "key")->value, "values");
+
+  const auto sum = client->Call(OpCode::kAdd, With(0, 0, INT64_MIN), "number");
+  EXPECT_EQ(sum->code(), ResultCode::kOk);
+  EXPECT_EQ(sum->value, "-9223372036854775808");
+  EXPECT_EQ(sum->header.argument, 0u);
+  const auto overflow = client->Call(OpCode::kAdd, With(0, 0, -1), "number");
+  EXPECT_EQ(overflow->code(), ResultCode::kOverflow);
+  EXPECT_EQ(overflow->header.version, sum->header.version);
+  EXPECT_EQ(client->Call(OpCode::kAdd, With(wire::kOpIfPresent, 0, INT64_MAX), "number")->value,
+            "-1");
+
+  const auto info = Info(*client);
+  EXPECT_EQ(info["operations"]["add"]["overflow"], 1);
+  EXPECT_EQ(info["operations"]["add"]["not a number"], 1);
+  EXPECT_EQ(info["operations"]["put"]["exists"], 1);
+  EXPECT_EQ(info["operations"]["append"]["other version"], 1);
+}
+
+TEST_F(Misuse, ConditionsOfValuesByReference) {
+  StartServer();
+  RawClientOptions options;
+  options.value_memory = 1 << 20;
+  auto client = Client(options);
+  const std::string value(options.value_memory, 'v');
+  const auto put = client->PutByReference("key", value, With(wire::kOpIfAbsent));
+  ASSERT_EQ(put->code(), ResultCode::kOk) << put->value;
+  const auto used = Info(*client)["memory"]["used_bytes"];
+  const auto exists = client->PutByReference("key", value, With(wire::kOpIfAbsent));
+  EXPECT_EQ(exists->code(), ResultCode::kExists);
+  EXPECT_EQ(exists->header.version, put->header.version);
+  EXPECT_EQ(client->PutByReference("key", "", With(wire::kOpIfVersion, 1))->code(),
+            ResultCode::kMismatch);
+  EXPECT_EQ(Info(*client)["memory"]["used_bytes"], used);
+  const auto swapped =
+      client->PutByReference("key", value, With(wire::kOpIfVersion, put->header.version));
+  EXPECT_EQ(swapped->code(), ResultCode::kOk);
+  EXPECT_GT(swapped->header.version, put->header.version);
+}
+
+// What does not fit the answer is not deleted.
+TEST_F(Misuse, DeletionsThatReturnTheValue) {
+  StartServer();
+  RawClientOptions small;
+  small.receive_size = 512;
+  auto client = Client(small);
+  const wire::OperationHeader take = With(wire::kOpReturnValue);
+  EXPECT_EQ(client->Call(OpCode::kDelete, take, "key")->code(), ResultCode::kNotFound);
+  const auto put = client->Call(OpCode::kPut, "key", std::string(600, 'v'));
+  const auto refused = client->Call(OpCode::kDelete, take, "key");
+  EXPECT_EQ(refused->code(), ResultCode::kTooLarge);
+  EXPECT_EQ(refused->header.version, put->header.version);
+  EXPECT_THAT(refused->value, HasSubstr("600 bytes"));
+  const auto kept =
+      client->Call(OpCode::kDelete, With(wire::kOpReturnValue | wire::kOpIfVersion, 1), "key");
+  EXPECT_EQ(kept->code(), ResultCode::kMismatch);
+  ASSERT_EQ(client->Call(OpCode::kPut, "key", std::string(300, 'w'))->code(), ResultCode::kOk);
+  const auto taken = client->Call(OpCode::kDelete, take, "key");
+  EXPECT_EQ(taken->code(), ResultCode::kOk);
+  EXPECT_EQ(taken->value, std::string(300, 'w'));
+  EXPECT_EQ(taken->header.argument, 1u);
+  EXPECT_EQ(client->Call(OpCode::kGet, "key")->code(), ResultCode::kNotFound);
 }
 
 // A value longer than the client's receives is located rather than sent.

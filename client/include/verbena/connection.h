@@ -10,20 +10,25 @@
 // does nothing. Changes are SENT and applied by the server; when a change returns OK, every GET
 // that starts afterwards, on any connection, sees it or a later one.
 //
-// Synchronous calls (Get, Put, Delete) wait for one operation. The asynchronous core (Submit...,
+// Synchronous calls (Get, Put, Delete...) wait for one operation. The asynchronous core (Submit...,
 // Poll, Wait) keeps up to Options::depth operations in flight; callbacks run inside Poll, Wait or a
 // synchronous call, exactly once for every submission that returned OK, in any order. A callback
 // may submit further operations; it must not call Poll, Wait or a synchronous call, nor destroy the
 // connection.
 //
 // Errors (absl::Status codes):
-//   NotFound            the key is absent (Get; Delete)
+//   NotFound            the key is absent (Get; Delete; changes under a condition that wants it)
+//   AlreadyExists       the key is there (if absent)
 //   InvalidArgument     empty or oversized key, value over the server's limit
 //   ResourceExhausted   server out of memory (text says how much), or Options::depth reached
-//   Aborted             a large value changed each time while it was being read: try again
+//   Aborted             the key has another version (if version): get it, decide and try again; or
+//   a
+//                       large value changed each time while it was being read: try again
 //   DeadlineExceeded    no answer in time; a change may or may not have been applied
 //   Unavailable         server unreachable or gone; a change in flight may or may not be applied
-//   FailedPrecondition  versions that do not fit, refused connection, a device that cannot do it
+//   FailedPrecondition  the value is not a number (Add); when connecting: versions that do not fit,
+//                       refused connection, a device that cannot do it
+//   OutOfRange          the sum does not fit 64 bits (Add)
 //   PermissionDenied    Connect: no permission on /dev/infiniband, or to lock memory
 //   DataLoss, Internal  a defect: please report
 // After DeadlineExceeded or Unavailable the connection is dead: connect again.
@@ -51,10 +56,30 @@ struct GetResult {
   uint64_t version = 0;  // grows with every change of the key
 };
 
-// What a change did.
+// What must hold of a key for a change to be made. The server judges it and makes the change in one
+// step: no other change of the key comes between. Plain value; copy freely.
+struct Condition {
+  enum class Kind : uint8_t { kNone, kIfAbsent, kIfPresent, kIfVersion };
+
+  static constexpr Condition IfAbsent() { return {Kind::kIfAbsent, 0}; }
+  static constexpr Condition IfPresent() { return {Kind::kIfPresent, 0}; }
+  // The version is the one of a GET or of an earlier change.
+  static constexpr Condition IfVersion(uint64_t version) { return {Kind::kIfVersion, version}; }
+
+  Kind kind = Kind::kNone;
+  uint64_t version = 0;  // kIfVersion
+};
+
+struct PutOptions {
+  Condition condition = {};
+};
+
+// What a change did. With an error that says that it could not be made of the key as it is
+// (AlreadyExists, Aborted, NotFound, FailedPrecondition, OutOfRange): what is there instead.
 struct ChangeResult {
-  uint64_t version = 0;  // of the key after the change
+  uint64_t version = 0;  // of the key after the change; of the key as it is; 0: there is none
   bool existed = false;  // whether the key was there before
+  int64_t number = 0;    // after Add: the sum
 };
 
 using GetCallback = Callback<void(const absl::Status&, const GetResult&)>;
@@ -105,9 +130,45 @@ class Connection {
 
   // Replaces `*value`; leaves it unspecified on errors.
   absl::Status Get(std::string_view key, std::string* value, uint64_t* version = nullptr);
-  absl::StatusOr<ChangeResult> Put(std::string_view key, std::string_view value);
-  // NotFound if the key was absent.
-  absl::StatusOr<ChangeResult> Delete(std::string_view key);
+  // Where a condition does not hold (AlreadyExists if absent, NotFound if present, Aborted or
+  // NotFound if version) nothing has changed, and `*present`, where given, is set to the version
+  // that the key has, 0 if there is no such key.
+  absl::StatusOr<ChangeResult> Put(std::string_view key, std::string_view value,
+                                   const PutOptions& options = {}, uint64_t* present = nullptr);
+  absl::StatusOr<ChangeResult> PutIfAbsent(std::string_view key, std::string_view value,
+                                           uint64_t* present = nullptr) {
+    return Put(key, value, {.condition = Condition::IfAbsent()}, present);
+  }
+  // Puts if the key is there.
+  absl::StatusOr<ChangeResult> Replace(std::string_view key, std::string_view value) {
+    return Put(key, value, {.condition = Condition::IfPresent()});
+  }
+  // Puts if the key has the version `expected`.
+  absl::StatusOr<ChangeResult> CompareAndSwap(std::string_view key, uint64_t expected,
+                                              std::string_view value, uint64_t* present = nullptr) {
+    return Put(key, value, {.condition = Condition::IfVersion(expected)}, present);
+  }
+  // NotFound if the key was absent. Of the conditions only IfVersion is allowed (else
+  // InvalidArgument).
+  absl::StatusOr<ChangeResult> Delete(std::string_view key, const Condition& condition = {},
+                                      uint64_t* present = nullptr);
+  absl::StatusOr<ChangeResult> DeleteIf(std::string_view key, uint64_t expected,
+                                        uint64_t* present = nullptr) {
+    return Delete(key, Condition::IfVersion(expected), present);
+  }
+  // Adds to a number that is stored as decimal text: an optional minus and digits, no spaces and no
+  // zeros ahead (only "0" itself), from -2^63 to 2^63 - 1. An absent key counts as 0.
+  // ChangeResult::number is the sum. IfAbsent is not allowed.
+  absl::StatusOr<ChangeResult> Add(std::string_view key, int64_t summand,
+                                   const Condition& condition = {});
+  // Puts `suffix` (at most ServerLimits::eager_limit) behind the value; an absent key gets it as
+  // its value. InvalidArgument if the whole would be too long. IfAbsent is not allowed.
+  absl::StatusOr<ChangeResult> Append(std::string_view key, std::string_view suffix,
+                                      const Condition& condition = {});
+  // Deletes the key and replaces `*value` by what was deleted: of several that do this at once, one
+  // gets it. `*value` is unspecified on errors. A value that does not fit a message is got with
+  // READs and then deleted if it is still the same; Aborted if it changed each time meanwhile.
+  absl::Status GetAndDelete(std::string_view key, std::string* value, uint64_t* version = nullptr);
   // A round trip to a server worker.
   absl::Status Ping();
   // What the server says of itself: one JSON object (docs/operations.md names its members).
@@ -117,8 +178,15 @@ class Connection {
   // over ServerLimits::eager_limit is borrowed until the callback. On an error nothing was
   // submitted and the callback is not called.
   absl::Status SubmitGet(std::string_view key, GetCallback callback);
-  absl::Status SubmitPut(std::string_view key, std::string_view value, ChangeCallback callback);
-  absl::Status SubmitDelete(std::string_view key, ChangeCallback callback);
+  absl::Status SubmitPut(std::string_view key, std::string_view value, ChangeCallback callback,
+                         const PutOptions& options = {});
+  absl::Status SubmitDelete(std::string_view key, ChangeCallback callback,
+                            const Condition& condition = {});
+  absl::Status SubmitAdd(std::string_view key, int64_t summand, ChangeCallback callback,
+                         const Condition& condition = {});
+  absl::Status SubmitAppend(std::string_view key, std::string_view suffix, ChangeCallback callback,
+                            const Condition& condition = {});
+  absl::Status SubmitGetAndDelete(std::string_view key, GetCallback callback);
 
   // Sends what was submitted, takes what has completed and runs callbacks; never blocks. Returns
   // the number of callbacks run. (With nothing in flight, too: so an idle connection learns that

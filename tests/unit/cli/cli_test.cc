@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -64,6 +65,36 @@ TEST_F(ArgumentsTest, Commands) {
   EXPECT_EQ(Parse({kServer, "info"})->command, Command::kInfo);
   EXPECT_EQ(Parse({kServer, "ping"})->command, Command::kPing);
   EXPECT_EQ(Parse({kServer, "doctor"})->command, Command::kDoctor);
+}
+
+TEST_F(ArgumentsTest, ChangesThatDependOnWhatIsThere) {
+  EXPECT_EQ(Parse({kServer, "take", "key"})->command, Command::kTake);
+  EXPECT_EQ(Parse({kServer, "append", "key", "more"})->value, "more");
+  EXPECT_FALSE(Parse({kServer, "append", "key"})->value.has_value());
+  EXPECT_EQ(Parse({kServer, "add", "key", "12"})->summand, 12);
+  EXPECT_EQ(Parse({kServer, "add", "--", "key", "-9223372036854775808"})->summand, INT64_MIN);
+  for (const char* number : {"", "x", "1.5", "9223372036854775808"}) {
+    EXPECT_TRUE(Has(Refusal({kServer, "add", "key", number}), "whole number")) << number;
+  }
+  EXPECT_TRUE(Has(Refusal({kServer, "add", "key"}), "add KEY NUMBER"));
+
+  EXPECT_EQ(Parse({kServer, "put", "k", "v"})->condition.kind, Condition::Kind::kNone);
+  EXPECT_EQ(Parse({kServer, "put", "k", "v", "--if-absent"})->condition.kind,
+            Condition::Kind::kIfAbsent);
+  EXPECT_EQ(Parse({kServer, "add", "k", "1", "--if_present"})->condition.kind,
+            Condition::Kind::kIfPresent);
+  const auto if_version = Parse({kServer, "del", "k", "--if-version=18446744073709551615"});
+  EXPECT_EQ(if_version->condition.kind, Condition::Kind::kIfVersion);
+  EXPECT_EQ(if_version->condition.version, UINT64_MAX);
+
+  EXPECT_TRUE(Has(Refusal({kServer, "put", "k", "v", "--if-absent", "--if-present"}), "only one"));
+  EXPECT_TRUE(Has(Refusal({kServer, "add", "k", "1", "--if-absent"}), "put only"));
+  EXPECT_TRUE(Has(Refusal({kServer, "del", "k", "--if-present"}), "put, add and append"));
+  EXPECT_TRUE(Has(Refusal({kServer, "get", "k", "--if-version=1"}), "put, del, add and append"));
+  for (const char* version : {"0", "-1", "new", "18446744073709551616"}) {
+    const std::string flag = std::string("--if-version=") + version;
+    EXPECT_TRUE(Has(Refusal({kServer, "put", "k", "v", flag}), "it must be a version")) << version;
+  }
 }
 
 TEST_F(ArgumentsTest, FlagsStandAnywhere) {
@@ -216,6 +247,7 @@ TEST(HelpText, ShowsEveryCommandFlagAndExitStatus) {
 TEST(ExitStatus, EveryCodeHasOne) {
   EXPECT_EQ(ExitStatusFor(absl::OkStatus()), kExitOk);
   EXPECT_EQ(ExitStatusFor(absl::NotFoundError("")), kExitNotFound);
+  EXPECT_EQ(ExitStatusFor(absl::AlreadyExistsError("")), kExitCondition);
   EXPECT_EQ(ExitStatusFor(absl::UnavailableError("")), kExitConnection);
   EXPECT_EQ(ExitStatusFor(absl::DeadlineExceededError("")), kExitConnection);
   EXPECT_EQ(ExitStatusFor(absl::InvalidArgumentError("")), kExitRefused);
