@@ -247,11 +247,11 @@ absl::StatusOr<wire::Welcome> RawClient::Hello() {
 
 absl::StatusOr<RawResult> RawClient::Call(wire::OpCode code, std::string_view key,
                                           std::string_view value) {
-  return Call(code, wire::OperationHeader{}, key, value);
+  return CallWith(wire::OperationHeader{}, code, key, value);
 }
 
-absl::StatusOr<RawResult> RawClient::Call(wire::OpCode code, wire::OperationHeader header,
-                                          std::string_view key, std::string_view value) {
+absl::StatusOr<RawResult> RawClient::CallWith(wire::OperationHeader header, wire::OpCode code,
+                                              std::string_view key, std::string_view value) {
   VERBENA_RETURN_IF_ERROR(Send(Request(code, key, value, /*wanted=*/0, header)));
   VERBENA_ASSIGN_OR_RETURN(RawResponse response, Receive());
   if (response.results.size() != 1) return absl::InternalError("not one result");

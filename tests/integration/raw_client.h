@@ -71,8 +71,8 @@ class RawClient {
   absl::StatusOr<RawResult> Call(wire::OpCode code, std::string_view key = {},
                                  std::string_view value = {});
   // The same with flags and fields; code and sequence are filled in.
-  absl::StatusOr<RawResult> Call(wire::OpCode code, wire::OperationHeader header,
-                                 std::string_view key, std::string_view value = {});
+  absl::StatusOr<RawResult> CallWith(wire::OperationHeader header, wire::OpCode code,
+                                     std::string_view key, std::string_view value = {});
   // Puts `value` by reference: copies it to the value memory, sends, and waits for the answer.
   absl::StatusOr<RawResult> PutByReference(std::string_view key, std::string_view value,
                                            wire::OperationHeader header = {});

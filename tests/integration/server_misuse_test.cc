@@ -118,6 +118,14 @@ TEST_F(Misuse, OneConnectionTooMany) {
   EXPECT_NE(Client(), nullptr);
 }
 
+wire::OperationHeader With(uint8_t flags, uint64_t expected = 0, int64_t argument = 0) {
+  wire::OperationHeader header{};
+  header.flags = flags;
+  header.expected = expected;
+  header.argument = static_cast<uint64_t>(argument);
+  return header;
+}
+
 TEST_F(Misuse, GarbageInMessagesEndsOnlyThatConnection) {
   StartServer();
   auto witness = Client();
@@ -134,15 +142,15 @@ TEST_F(Misuse, GarbageInMessagesEndsOnlyThatConnection) {
   bad.push_back(good);
   bad.back()[6] = 0;  // no operation
   bad.push_back(good);
-  bad.back()[24] = 99;                                   // an operation that is none
-  for (const uint8_t flags : {6, 10, 12, 14, 16, 64}) {  // of another code, or two conditions
+  bad.back()[24] = 99;                               // an operation that is none
+  for (const int flags : {6, 10, 12, 14, 16, 64}) {  // of another code, or two conditions
     bad.push_back(good);
-    bad.back()[25] = flags;
+    bad.back()[25] = static_cast<uint8_t>(flags);
   }
   bad.push_back(good);
   bad.back()[32] = 1;  // an expected version without the flag for it
   for (const OpCode code : {OpCode::kGet, OpCode::kDelete, OpCode::kAdd, OpCode::kAppend}) {
-    bad.push_back(probe->Request(code, "some key", "", 0, {.flags = wire::kOpIfAbsent}));
+    bad.push_back(probe->Request(code, "some key", "", 0, With(wire::kOpIfAbsent)));
   }
   bad.push_back(good);
   bad.back()[28] = 0xff;  // a value longer than the message
@@ -341,54 +349,46 @@ TEST_F(Misuse, OperationsThatCannotBeDone) {
   EXPECT_EQ(got->value, std::string(4000, 'v'));
 }
 
-wire::OperationHeader With(uint8_t flags, uint64_t expected = 0, int64_t argument = 0) {
-  wire::OperationHeader header{};
-  header.flags = flags;
-  header.expected = expected;
-  header.argument = static_cast<uint64_t>(argument);
-  return header;
-}
-
 // Codes, versions and texts of changes that depend on what is there.
 TEST_F(Misuse, ChangesThatDependOnWhatIsThere) {
   StartServer({"--max_value_size=4KiB"});
   auto client = Client();
-  const auto absent = client->Call(OpCode::kPut, With(wire::kOpIfPresent), "key", "value");
+  const auto absent = client->CallWith(With(wire::kOpIfPresent), OpCode::kPut, "key", "value");
   EXPECT_EQ(absent->code(), ResultCode::kNotFound);
   EXPECT_EQ(absent->header.version, 0u);
-  EXPECT_EQ(client->Call(OpCode::kPut, With(wire::kOpIfVersion, 5), "key", "value")->code(),
+  EXPECT_EQ(client->CallWith(With(wire::kOpIfVersion, 5), OpCode::kPut, "key", "value")->code(),
             ResultCode::kNotFound);
-  const auto put = client->Call(OpCode::kPut, With(wire::kOpIfAbsent), "key", "value");
+  const auto put = client->CallWith(With(wire::kOpIfAbsent), OpCode::kPut, "key", "value");
   ASSERT_EQ(put->code(), ResultCode::kOk) << put->value;
-  const auto exists = client->Call(OpCode::kPut, With(wire::kOpIfAbsent), "key", "other");
+  const auto exists = client->CallWith(With(wire::kOpIfAbsent), OpCode::kPut, "key", "other");
   EXPECT_EQ(exists->code(), ResultCode::kExists);
   EXPECT_EQ(exists->header.version, put->header.version);
   EXPECT_EQ(exists->header.argument, 1u);
   EXPECT_THAT(exists->value, HasSubstr(absl::StrCat(put->header.version)));
   const uint64_t version = put->header.version;
   for (const OpCode code : {OpCode::kPut, OpCode::kDelete, OpCode::kAdd, OpCode::kAppend}) {
-    const auto other = client->Call(code, With(wire::kOpIfVersion, version + 1), "key");
+    const auto other = client->CallWith(With(wire::kOpIfVersion, version + 1), code, "key");
     EXPECT_EQ(other->code(), ResultCode::kMismatch);
     EXPECT_EQ(other->header.version, version);
     EXPECT_THAT(other->value, HasSubstr(absl::StrCat(version)));
   }
   EXPECT_EQ(client->Call(OpCode::kGet, "key")->value, "value");
-  EXPECT_EQ(client->Call(OpCode::kAdd, With(0, 0, 1), "key")->code(), ResultCode::kNotANumber);
+  EXPECT_EQ(client->CallWith(With(0, 0, 1), OpCode::kAdd, "key")->code(), ResultCode::kNotANumber);
   const auto appended =
-      client->Call(OpCode::kAppend, With(wire::kOpIfVersion, version), "key", "s");
+      client->CallWith(With(wire::kOpIfVersion, version), OpCode::kAppend, "key", "s");
   EXPECT_EQ(appended->code(), ResultCode::kOk);
   EXPECT_EQ(client->Call(OpCode::kAppend, "key", std::string(4091, 's'))->code(),
             ResultCode::kTooLarge);
   EXPECT_EQ(client->Call(OpCode::kGet, "key")->value, "values");
 
-  const auto sum = client->Call(OpCode::kAdd, With(0, 0, INT64_MIN), "number");
+  const auto sum = client->CallWith(With(0, 0, INT64_MIN), OpCode::kAdd, "number");
   EXPECT_EQ(sum->code(), ResultCode::kOk);
   EXPECT_EQ(sum->value, "-9223372036854775808");
   EXPECT_EQ(sum->header.argument, 0u);
-  const auto overflow = client->Call(OpCode::kAdd, With(0, 0, -1), "number");
+  const auto overflow = client->CallWith(With(0, 0, -1), OpCode::kAdd, "number");
   EXPECT_EQ(overflow->code(), ResultCode::kOverflow);
   EXPECT_EQ(overflow->header.version, sum->header.version);
-  EXPECT_EQ(client->Call(OpCode::kAdd, With(wire::kOpIfPresent, 0, INT64_MAX), "number")->value,
+  EXPECT_EQ(client->CallWith(With(wire::kOpIfPresent, 0, INT64_MAX), OpCode::kAdd, "number")->value,
             "-1");
 
   const auto info = Info(*client);
@@ -426,17 +426,17 @@ TEST_F(Misuse, DeletionsThatReturnTheValue) {
   small.receive_size = 512;
   auto client = Client(small);
   const wire::OperationHeader take = With(wire::kOpReturnValue);
-  EXPECT_EQ(client->Call(OpCode::kDelete, take, "key")->code(), ResultCode::kNotFound);
+  EXPECT_EQ(client->CallWith(take, OpCode::kDelete, "key")->code(), ResultCode::kNotFound);
   const auto put = client->Call(OpCode::kPut, "key", std::string(600, 'v'));
-  const auto refused = client->Call(OpCode::kDelete, take, "key");
+  const auto refused = client->CallWith(take, OpCode::kDelete, "key");
   EXPECT_EQ(refused->code(), ResultCode::kTooLarge);
   EXPECT_EQ(refused->header.version, put->header.version);
   EXPECT_THAT(refused->value, HasSubstr("600 bytes"));
   const auto kept =
-      client->Call(OpCode::kDelete, With(wire::kOpReturnValue | wire::kOpIfVersion, 1), "key");
+      client->CallWith(With(wire::kOpReturnValue | wire::kOpIfVersion, 1), OpCode::kDelete, "key");
   EXPECT_EQ(kept->code(), ResultCode::kMismatch);
   ASSERT_EQ(client->Call(OpCode::kPut, "key", std::string(300, 'w'))->code(), ResultCode::kOk);
-  const auto taken = client->Call(OpCode::kDelete, take, "key");
+  const auto taken = client->CallWith(take, OpCode::kDelete, "key");
   EXPECT_EQ(taken->code(), ResultCode::kOk);
   EXPECT_EQ(taken->value, std::string(300, 'w'));
   EXPECT_EQ(taken->header.argument, 1u);
