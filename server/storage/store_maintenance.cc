@@ -30,8 +30,9 @@ uint64_t MovedCheck(const ItemHeader& header, const uint8_t* body, uint64_t from
 
 // The copy of an item that may be overwritten in place (up to kMaxStaged) is made under the
 // bucket's lock. A larger one is copied ahead of the lock and published only if the block still
-// holds the same version: such a block is written to only while it is not in the index, and comes
-// back into it with another version, unless it is by a move; and nobody else moves.
+// holds the same version: whoever writes to it meanwhile, over the item (PutOverOld) or after it
+// was freed, leaves another version there or none in this bucket. Only a move could bring the same
+// one back, and nobody else moves.
 MoveResult Store::TryMoveItem(int worker, KeyHash hash, uint64_t offset) {
   assert(worker >= 0 && worker <= options_.workers);
   ItemHeader header;
