@@ -177,7 +177,7 @@ TEST_F(ArgumentsTest, WrongValuesAreRefusedWithNameAndRange) {
 }
 
 TEST_F(ArgumentsTest, WrongCommandsAreRefusedWithTheUsage) {
-  EXPECT_TRUE(Has(Refusal({kServer}), "get, put, del, info, ping"));
+  EXPECT_TRUE(Has(Refusal({kServer}), "get, put, del, take, add, append, info, ping"));
   EXPECT_TRUE(Has(Refusal({}), "a command is needed"));
   EXPECT_TRUE(Has(Refusal({kServer, "set", "a", "b"}), "'set'"));
   EXPECT_TRUE(Has(Refusal({kServer, "get"}), "get KEY"));
