@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/fuzz/reader_targets.h"
+#include "tests/fuzz/soft_targets.h"
 #include "tests/fuzz/wire_targets.h"
 
 namespace verbena::fuzz {
@@ -85,7 +87,8 @@ Bytes Mutate(Bytes bytes, const std::vector<Bytes>& corpus, std::mt19937_64& ran
   return bytes;
 }
 
-void RunTarget(const std::string& name, void (*target)(std::span<const uint8_t>)) {
+void RunTarget(const std::string& name, void (*target)(std::span<const uint8_t>),
+               uint64_t usual_inputs = 200'000) {
   const std::vector<Bytes> corpus = LoadCorpus(name);
   ASSERT_FALSE(corpus.empty()) << "no corpus in " << VERBENA_CORPUS_DIR << "/" << name;
   for (const Bytes& bytes : corpus) {
@@ -95,7 +98,7 @@ void RunTarget(const std::string& name, void (*target)(std::span<const uint8_t>)
     }
   }
   const uint64_t seed = FromEnvironment("VERBENA_FUZZ_SEED", 20240611);
-  const uint64_t inputs = FromEnvironment("VERBENA_FUZZ_INPUTS", 200'000);
+  const uint64_t inputs = FromEnvironment("VERBENA_FUZZ_INPUTS", usual_inputs);
   std::printf("%s: seed %llu, %llu inputs\n", name.c_str(), static_cast<unsigned long long>(seed),
               static_cast<unsigned long long>(inputs));
   std::mt19937_64 random(seed);
@@ -108,6 +111,9 @@ TEST(FuzzCorpus, Handshake) { RunTarget("handshake", Handshake); }
 TEST(FuzzCorpus, Request) { RunTarget("request", Request); }
 TEST(FuzzCorpus, Response) { RunTarget("response", Response); }
 TEST(FuzzCorpus, Values) { RunTarget("values", Values); }
+TEST(FuzzCorpus, Slice) { RunTarget("slice", Slice); }
+TEST(FuzzCorpus, Reader) { RunTarget("reader", Reader, 50'000); }
+TEST(FuzzCorpus, SoftSetup) { RunTarget("softsetup", SoftSetup, 2'000); }
 
 }  // namespace
 }  // namespace verbena::fuzz

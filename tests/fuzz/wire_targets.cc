@@ -1,22 +1,15 @@
 #include "tests/fuzz/wire_targets.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <string_view>
 #include <vector>
 
 #include "common/wire/handshake.h"
 #include "common/wire/messages.h"
+#include "tests/fuzz/check.h"
 
 namespace verbena::fuzz {
 namespace {
-
-void Check(bool kept, const char* promise) {
-  if (kept) return;
-  std::fprintf(stderr, "broken: %s\n", promise);
-  std::abort();
-}
 
 bool Same(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());

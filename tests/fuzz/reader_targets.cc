@@ -1,0 +1,354 @@
+#include "tests/fuzz/reader_targets.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/src/lookup.h"
+#include "client/src/slice_shape.h"
+#include "common/layout/item.h"
+#include "common/layout/region_header.h"
+#include "tests/fuzz/check.h"
+#include "tests/fuzz/tape.h"
+
+namespace verbena::fuzz {
+namespace {
+
+using client::Lookup;
+using client::LookupContext;
+using client::ReadSink;
+using client::SliceShape;
+using layout::Bucket;
+using layout::BucketHeader;
+using layout::DirectoryEntry;
+using layout::KeyHash;
+using layout::RegionHeader;
+using layout::Slot;
+using Action = Lookup::Action;
+
+constexpr uint64_t kEpoch = 7;
+
+// A header without contradictions, of a slice of `pages` pages.
+RegionHeader SoundHeader(uint64_t pages, unsigned directory_depth) {
+  const uint64_t directory = sizeof(DirectoryEntry) << directory_depth;
+  RegionHeader header{};
+  header.magic = layout::kRegionMagic;
+  header.layout_version = layout::kLayoutVersion;
+  header.epoch = kEpoch;
+  header.hash_seed = 1234567;
+  header.directory_offset = layout::kRegionHeaderSize;
+  header.directory_depth = directory_depth;
+  header.heap_begin = (layout::kRegionHeaderSize + directory + layout::kPageSize - 1) /
+                      layout::kPageSize * layout::kPageSize;
+  header.heap_end = header.heap_begin + pages * layout::kPageSize;
+  header.slice_size = header.heap_end;
+  return header;
+}
+
+void CheckShape(const SliceShape& shape) {
+  Check(shape.size <= layout::kMaxSliceSize && shape.heap_end <= shape.size &&
+            shape.heap_begin < shape.heap_end,
+        "the heap lies in the slice");
+  Check(shape.directory_depth <= layout::kMaxDepth &&
+            shape.directory_offset >= sizeof(RegionHeader) &&
+            shape.directory_offset <= shape.heap_begin &&
+            shape.directory_size() <= shape.heap_begin - shape.directory_offset,
+        "the directory lies before the heap");
+}
+
+// The shape of the slice that is read. It has no memory, so it may be of any size.
+SliceShape TakeShape(Tape& tape) {
+  constexpr unsigned kDepths[] = {9, 10, 14, 22, 23, layout::kMaxDepth - 4};
+  constexpr uint64_t kMaxValues[] = {100'000, 3 << 20};
+  const unsigned depth = kDepths[tape.UpTo(std::size(kDepths) - 1)];
+  const RegionHeader header = SoundHeader(1 + tape.UpTo(200), depth);
+  const uint64_t max_value = kMaxValues[tape.UpTo(1)];
+  const auto shape = SliceShape::FromHeader(header, header.slice_size, kEpoch,
+                                            layout::ItemSize(layout::kMaxKeySize, max_value));
+  Check(shape.ok(), "a sound header is accepted");
+  return *shape;
+}
+
+const std::string& KeyOf(uint64_t choice) {
+  static const std::array<std::string, 4> keys = {"a key", "another key", "k",
+                                                  std::string(layout::kMaxKeySize, 'l')};
+  return keys[choice % keys.size()];
+}
+
+// An item that a READ has begun to tell of, for the pieces that follow.
+struct LongItem {
+  uint64_t offset = 0;
+  std::vector<uint8_t> bytes;
+};
+
+// One lookup in flight, with memory of exactly the promised sizes around it.
+class Flight {
+ public:
+  // Bounds of a lookup: at most 8 refreshes and 2 rounds, each over 33 buckets of 15 candidates,
+  // each of these up to 5 READs (a run of 3 MiB in pieces).
+  static constexpr int kMostReads = 10 * 33 * (1 + 15 * 5);
+
+  Flight(const SliceShape& shape, LookupContext& context) : shape_(shape), context_(context) {}
+
+  bool active() const { return active_; }
+
+  void Start(Tape& tape) {
+    const uint8_t choice = tape.Byte();
+    key_ = KeyOf(choice);
+    hash_ = KeyHash::Of(key_, shape_.hash_seed);
+    reads_ = 0;
+    last_was_cover_ = false;
+    active_ = true;
+    located_ = choice >= 0xe0;
+    step_ = located_
+                ? lookup_.StartAt(context_, TakeSlot(tape), key_, sink_.get())
+                : lookup_.Start(context_, context_.segments.Get(hash_), hash_, key_, sink_.get());
+    Settle();
+  }
+
+  // Answers the READ that is asked for.
+  void Advance(Tape& tape) {
+    CheckRead();
+    Check(++reads_ <= kMostReads, "a lookup ends");
+    last_was_cover_ = false;
+    Answer(tape);
+    step_ = lookup_.OnRead(context_);
+    Settle();
+  }
+
+ private:
+  // Carries out what is not a READ.
+  void Settle() {
+    while (step_.action == Action::kNeedSpace) {
+      Check(step_.length > 0 &&
+                step_.length <= std::max<uint64_t>(shape_.max_item_size, layout::kMaxBlockSize),
+            "space for no more than the longest item or block");
+      space_size_ = step_.length;
+      space_ = std::make_unique<uint8_t[]>(space_size_);
+      step_ = lookup_.OnSpace(context_, {space_.get(), space_size_});
+    }
+    if (step_.action == Action::kRead) return;
+    active_ = false;
+    if (step_.action == Action::kFound) CheckFound();
+    if (step_.action == Action::kAbsent) {
+      Check(last_was_cover_ && !located_, "absent only after a last look at the header");
+    }
+  }
+
+  void CheckRead() const {
+    Check(step_.length > 0 && step_.offset <= shape_.size &&
+              step_.length <= shape_.size - step_.offset,
+          "READs stay inside the slice");
+    Check(step_.length <= std::max(Lookup::kPieceBytes, layout::kMaxBlockSize),
+          "READs are no longer than a piece");
+    if (step_.in_space) {
+      Check(
+          step_.target >= space_.get() && step_.target + step_.length <= space_.get() + space_size_,
+          "READs stay inside the space given");
+    } else if (step_.target == sink_->block.data()) {
+      Check(step_.length <= sink_->block.size(), "READs stay inside the sink's block");
+    } else if (step_.target == Raw(&sink_->bucket)) {
+      Check(step_.length == sizeof(Bucket), "a bucket is read as a whole");
+    } else {
+      Check(step_.target == Raw(&sink_->header) && step_.length == sizeof(BucketHeader),
+            "READs go to a place of the sink");
+    }
+  }
+
+  void CheckFound() const {
+    const std::string_view value = lookup_.value();
+    const auto* const at = reinterpret_cast<const uint8_t*>(value.data());
+    const auto inside = [&](const uint8_t* begin, size_t size) {
+      return at >= begin && at + value.size() <= begin + size;
+    };
+    Check(inside(space_.get(), space_size_) || inside(sink_->block.data(), sink_->block.size()),
+          "the value lies in the lookup's memory");
+    Check(std::memcmp(at - key_.size(), key_.data(), key_.size()) == 0, "an item of the key");
+  }
+
+  void Answer(Tape& tape) {
+    const std::span<uint8_t> target(step_.target, step_.length);
+    const uint8_t selector = tape.Byte();
+    if (selector % 8 == 7) {
+      tape.Fill(target);
+      last_was_cover_ = Covers(target);
+    } else if (step_.length == sizeof(BucketHeader)) {
+      const BucketHeader header = TakeHeader(tape, selector);
+      std::memcpy(target.data(), &header, sizeof(header));
+      last_was_cover_ = header.Covers(hash_);
+    } else if (target.data() == Raw(&sink_->bucket)) {
+      const Bucket bucket = TakeBucket(tape, selector);
+      std::memcpy(target.data(), &bucket, sizeof(bucket));
+    } else if (step_.offset < shape_.heap_begin) {
+      FillDirectory(tape, target);
+    } else {
+      FillBlock(tape, selector, target);
+    }
+  }
+
+  bool Covers(std::span<const uint8_t> bytes) const {
+    BucketHeader header;
+    if (bytes.size() != sizeof(header)) return false;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    return header.Covers(hash_);
+  }
+
+  BucketHeader TakeHeader(Tape& tape, uint8_t selector) const {
+    const auto depth = static_cast<unsigned>(tape.UpTo(layout::kMaxDepth));
+    const auto link = static_cast<uint32_t>(tape.UpTo(layout::kOverflowBuckets + 1));
+    // Mostly of the hash's segment.
+    const uint64_t other = (selector & 0x38) == 0x38 ? tape.Take<uint64_t>() : 0;
+    return BucketHeader::Make(depth, hash_.prefix() ^ (other & ((uint64_t{1} << 42) - 1)), link);
+  }
+
+  Slot TakeSlot(Tape& tape) const {
+    const uint8_t kind = tape.Byte();
+    if (kind % 4 == 0) return Slot{};
+    if (kind % 4 == 1) return Slot{tape.Take<uint64_t>()};
+    const auto size_class =
+        static_cast<uint32_t>(kind % 4 == 2     ? tape.UpTo(layout::kSizeClasses - 1)
+                              : (kind & 4) != 0 ? tape.UpTo(0xff)
+                                                : layout::kRunClass);
+    // Near the heap's begin or end, where the bounds are.
+    const uint64_t distance = tape.Take<uint16_t>() * layout::kOffsetUnit;
+    const uint64_t offset =
+        (kind & 8) != 0 ? shape_.heap_end - distance : shape_.heap_begin + distance;
+    return Slot::Make(hash_.fingerprint(), size_class, offset);
+  }
+
+  Bucket TakeBucket(Tape& tape, uint8_t selector) const {
+    Bucket bucket{};
+    bucket.header = TakeHeader(tape, selector);
+    for (Slot& slot : bucket.slots) slot = TakeSlot(tape);
+    return bucket;
+  }
+
+  void FillDirectory(Tape& tape, std::span<uint8_t> page) const {
+    std::vector<uint64_t> entries(page.size() / sizeof(uint64_t));
+    // A few runs of equal entries, the last one up to the end.
+    for (size_t at = 0; at < entries.size();) {
+      const uint8_t kind = tape.Byte();
+      const size_t run = kind % 4 == 0 ? entries.size() : size_t{1} << (kind / 4 % 16);
+      const uint64_t offset = shape_.heap_begin + tape.Take<uint16_t>() * uint64_t{4096};
+      const auto depth = static_cast<unsigned>(
+          kind >= 0xf0 ? tape.UpTo(63) : tape.UpTo(std::min(shape_.directory_depth, 14U)));
+      const DirectoryEntry entry = kind == 0xee ? DirectoryEntry{tape.Take<uint64_t>()}
+                                                : DirectoryEntry::Make(offset, depth);
+      for (size_t end = std::min(entries.size(), at + run); at < end; ++at) {
+        entries[at] = entry.bits;
+      }
+    }
+    std::memcpy(page.data(), entries.data(), page.size());
+  }
+
+  // The header of an item with the lengths given; its check is right if the whole of it is `bytes`.
+  void WriteItem(std::span<uint8_t> bytes, std::string_view key, uint64_t value_len,
+                 uint64_t offset) const {
+    layout::ItemHeader header{};
+    header.version = 99;
+    header.key_len = static_cast<uint16_t>(key.size());
+    header.value_len = static_cast<uint32_t>(value_len);
+    std::memcpy(bytes.data() + sizeof(header), key.data(), key.size());
+    const uint64_t body = std::min<uint64_t>(header.size(), bytes.size()) - sizeof(header);
+    header.check = layout::CombineChecks(
+        layout::HeaderCheck(header, offset, shape_.hash_seed),
+        layout::BodyCheck(bytes.data() + sizeof(header), body, shape_.hash_seed));
+    std::memcpy(bytes.data(), &header, sizeof(header));
+  }
+
+  void FillBlock(Tape& tape, uint8_t selector, std::span<uint8_t> target) {
+    std::memset(target.data(), 0x55, target.size());
+    // A later piece of an item that has been begun.
+    if (selector % 8 < 5 && long_item_.offset < step_.offset &&
+        step_.offset + target.size() <= long_item_.offset + long_item_.bytes.size()) {
+      std::memcpy(target.data(), long_item_.bytes.data() + (step_.offset - long_item_.offset),
+                  target.size());
+      return;
+    }
+    const std::string& key = selector % 8 == 3 ? KeyOf(tape.Byte()) : key_;
+    const uint64_t fixed = sizeof(layout::ItemHeader) + key.size();
+    if (target.size() < fixed) return;
+    if (selector % 8 == 4) {  // lengths from the tape, nothing behind them
+      WriteItem(target, key, tape.Take<uint32_t>(), step_.offset);
+      return;
+    }
+    if (selector % 8 == 5) {  // longer than the block: the rest is to be read
+      long_item_.offset = step_.offset;
+      long_item_.bytes.assign(fixed + tape.UpTo(shape_.max_item_size), 0x55);
+      WriteItem(long_item_.bytes, key, long_item_.bytes.size() - fixed, step_.offset);
+      std::memcpy(target.data(), long_item_.bytes.data(),
+                  std::min(target.size(), long_item_.bytes.size()));
+      return;
+    }
+    WriteItem(target, key, tape.UpTo(target.size() - fixed), step_.offset);
+    if (selector % 8 == 6) target[tape.UpTo(target.size() - 1)] ^= 1;  // torn
+  }
+
+  template <typename T>
+  static uint8_t* Raw(T* object) {
+    return reinterpret_cast<uint8_t*>(object);
+  }
+
+  const SliceShape& shape_;
+  LookupContext& context_;
+  Lookup lookup_;
+  Lookup::Step step_{};
+  std::string key_;
+  KeyHash hash_;
+  std::unique_ptr<ReadSink> sink_ = std::make_unique<ReadSink>();
+  std::unique_ptr<uint8_t[]> space_;
+  size_t space_size_ = 0;
+  LongItem long_item_;
+  int reads_ = 0;
+  bool active_ = false;
+  bool located_ = false;
+  bool last_was_cover_ = false;  // the last READ was a primary header's, and it covers the hash
+};
+
+}  // namespace
+
+void Slice(std::span<const uint8_t> input) {
+  Tape tape(input);
+  RegionHeader header = SoundHeader(1 + tape.UpTo(200), 9);
+  auto* const bytes = reinterpret_cast<uint8_t*>(&header);
+  if (const uint8_t changes = tape.Byte(); changes == 0xff) {
+    tape.Fill({bytes, sizeof(header)});
+  } else {
+    for (uint8_t i = 0; i < changes % 4; ++i) {
+      const size_t word = tape.UpTo(sizeof(header) / sizeof(uint64_t) - 1);
+      tape.Fill({bytes + word * sizeof(uint64_t), sizeof(uint64_t)});
+    }
+  }
+  const uint64_t size = tape.Byte() % 2 == 0 ? header.slice_size : tape.Take<uint64_t>();
+  const auto shape = SliceShape::FromHeader(header, size, kEpoch, 1 << 20);
+  if (shape.ok()) CheckShape(*shape);
+}
+
+void Reader(std::span<const uint8_t> input) {
+  Tape tape(input);
+  const SliceShape shape = TakeShape(tape);
+  constexpr uint64_t kCaches[] = {0, 36 * 1024, 5 * 36 * 1024, 1 << 20};
+  LookupContext context(shape, kCaches[tape.UpTo(std::size(kCaches) - 1)]);
+  std::array<Flight, 2> flights = {Flight(shape, context), Flight(shape, context)};
+  // Until the tape is used up and what was begun has ended.
+  while (!tape.at_end() || flights[0].active() || flights[1].active()) {
+    Flight& flight = flights[tape.Byte() % 2];
+    Flight& other = flights[&flight == &flights[0] ? 1 : 0];
+    if (flight.active()) {
+      flight.Advance(tape);
+    } else if (!tape.at_end()) {
+      flight.Start(tape);
+    } else if (other.active()) {
+      other.Advance(tape);
+    }
+  }
+}
+
+}  // namespace verbena::fuzz

@@ -1,0 +1,19 @@
+// The client's reader against a hostile region: as wire_targets.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace verbena::fuzz {
+
+// The region's header, as a client checks it when it connects.
+void Slice(std::span<const uint8_t> input);
+
+// Lookups of a few keys, up to two of them in flight, over a region that answers each READ with
+// what the input says: raw bytes, or a bucket, an item or a page of the directory that is
+// well-formed to some degree. Whatever the answers are: no READ reaches beyond the slice or its
+// sink, each lookup ends after a bounded number of READs, what it finds is an item of the key, and
+// it takes a key for absent only with a last look at the primary bucket's header.
+void Reader(std::span<const uint8_t> input);
+
+}  // namespace verbena::fuzz
