@@ -115,16 +115,18 @@ void ServiceThread::Run() {
     const int n = epoll_wait(epoll_.get(), events.data(), events.size(), NextTimeoutMs());
     for (int i = 0; i < n; ++i) {
       const epoll_event& event = events[static_cast<size_t>(i)];
+      // A copy, since nothing may refer to a member of a packed struct.
+      const uint64_t token = event.data.u64;
       std::shared_ptr<EpollHandler> handler;
       {
         const std::lock_guard lock(mutex_);
         if (stop_) return;
-        if (event.data.u64 == 0) {
+        if (token == 0) {
           uint64_t count;
           (void)!read(wake_.get(), &count, sizeof(count));
           continue;
         }
-        const auto it = handlers_.find(event.data.u64);
+        const auto it = handlers_.find(token);
         if (it != handlers_.end()) handler = it->second;
       }
       if (handler) handler->OnEvents(event.events);

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 
+#include <cerrno>
 #include <cstdlib>
 
 #include "common/base/clock.h"
@@ -16,7 +17,11 @@ verbs::VerbsApi& Api() { return softverbs::SoftVerbs(); }
 
 bool Readable(int fd, int timeout_ms) {
   pollfd entry = {fd, POLLIN, 0};
-  return poll(&entry, 1, timeout_ms) == 1;
+  int ready;
+  do {
+    ready = poll(&entry, 1, timeout_ms);
+  } while (ready < 0 && errno == EINTR);
+  return ready == 1;
 }
 
 Endpoint::Endpoint(rdma_cm_id* cm_id, const Options& chosen)

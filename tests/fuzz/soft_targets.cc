@@ -97,15 +97,18 @@ class HostilePeer {
  public:
   explicit HostilePeer(UniqueFd socket) : socket_(std::move(socket)) {}
 
-  void Send(Tape& tape, CmKind usual) {
+  // Returns whether the message announces memory, which is only kept.
+  bool Send(Tape& tape, CmKind usual) {
     if (tape.Byte() < 0xf0) {
-      softverbs::CmSend(socket_.get(), TakeMessage(tape, usual));
-      return;
+      const CmMessage message = TakeMessage(tape, usual);
+      softverbs::CmSend(socket_.get(), message);
+      return message.body.kind == CmKind::kMemory;
     }
     std::array<uint8_t, sizeof(CmBody) + 8> bytes;
     const std::span<uint8_t> some = std::span(bytes).first(1 + tape.UpTo(bytes.size() - 1));
     tape.Fill(some);
     send(socket_.get(), some.data(), some.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return false;
   }
   void Close() { socket_.Reset(); }
 
@@ -113,7 +116,11 @@ class HostilePeer {
   void AwaitEventOrEnd(rdma_event_channel* channel) {
     std::array<pollfd, 2> entries = {pollfd{channel->fd, POLLIN, 0},
                                      pollfd{socket_.get(), POLLRDHUP, 0}};
-    Check(poll(entries.data(), entries.size(), kPatienceMs) > 0, "a first message is acted upon");
+    int ready;
+    do {
+      ready = poll(entries.data(), entries.size(), kPatienceMs);
+    } while (ready < 0 && errno == EINTR);
+    Check(ready > 0, "a first message is acted upon");
   }
 
  private:
@@ -157,7 +164,7 @@ void AttackListener(Tape& tape) {
       softverbs::CmConnect(LoopbackAddress(conformance::PortOf(listener.id)), &socket);
   Check(error == 0, "the listener goes on");
   HostilePeer peer(std::move(socket));
-  peer.Send(tape, CmKind::kRequest);
+  if (peer.Send(tape, CmKind::kRequest)) return;
   peer.AwaitEventOrEnd(listener.channel);
   if (!conformance::Readable(listener.channel->fd, 0)) return;
   std::optional<Event> request = conformance::NextEvent(listener.channel, kPatienceMs);

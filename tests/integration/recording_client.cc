@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -52,6 +53,7 @@ class RecordingClient {
   RecordingClient(Recording& recording, uint32_t number, const ClientRole& role)
       : recording_(recording), number_(number), role_(role), random_(number + 1) {
     values_.resize(role.depth);
+    versions_.assign(kHotKeys + kMostFillers, 1);
     for (uint32_t i = 0; i < role.depth; ++i) free_.push_back(i);
   }
 
@@ -104,65 +106,127 @@ class RecordingClient {
     return static_cast<uint32_t>(filler ? kHotKeys + random_() % fillers_ : random_() % kHotKeys);
   }
 
-  // A text that no other change of any client stores.
-  std::string RandomValue(uint32_t key) {
+  // A text that no other change of any client stores, of `size` bytes or a little more.
+  std::string Text(size_t size) {
     const std::string stamp = absl::StrCat("<", number_, ".", ++changes_, ">");
-    const size_t size = std::max(RandomSize(key < kHotKeys, random_), stamp.size());
     std::string value;
     value.reserve(size + stamp.size());
-    while (value.size() < size) value += stamp;
+    do {
+      value += stamp;
+    } while (value.size() < size);
     return value;
   }
 
   void SubmitOne(uint32_t stretch) {
+    const uint32_t slot = free_.back();
     Operation operation;
     operation.process = number_;
     operation.key = RandomKey();
-    const uint32_t slot = free_.back();
-    if (random_() % 1000 >= role_.changes_in_1000) {
-      operation.kind = Kind::kGet;
-    } else if (random_() % 8 == 0) {
-      operation.kind = Kind::kDelete;
-    } else {
-      operation.kind = Kind::kPut;
-      values_[slot] = RandomValue(operation.key);
-      operation.value = ValueId::Of(values_[slot]);
-    }
+    if (random_() % 1000 < role_.changes_in_1000) ChooseChange(operation, values_[slot]);
     free_.pop_back();
     operation.invoked = MonotonicNanos();
     Submit(recording_.Record(number_, stretch, operation), slot);
   }
 
+  // What the keys are used for follows from their numbers.
+  void ChooseChange(Operation& operation, std::string& value) {
+    const bool hot = operation.key < kHotKeys;
+    const auto dice = random_() % 16;
+    value.clear();
+    operation.kind = Kind::kPut;
+    if (dice < 2) {
+      operation.kind = Kind::kDelete;
+      operation.tells_value = dice == 0;
+    } else if (hot && operation.key % 4 == 0) {  // numbers, and now and then something else
+      operation.kind = dice < 14 ? Kind::kAdd : Kind::kPut;
+      operation.summand = static_cast<int64_t>(random_() % 9) - 4;
+      if (random_() % 32 == 0) operation.summand = std::numeric_limits<int64_t>::max();
+      if (dice == 14) value = absl::StrCat(random_() % 1000);
+      if (dice == 15) value = Text(1);
+    } else if (hot && operation.key % 4 == 1 && dice < 14) {  // values that grow
+      operation.kind = Kind::kAppend;
+      value = Text(1 + random_() % (dice == 13 ? 3000 : 100));
+    } else {
+      value = Text(RandomSize(hot, random_));
+    }
+    if (!operation.tells_value) ChooseCondition(operation);
+    operation.value = ValueId::Of(value);
+  }
+
+  void ChooseCondition(Operation& operation) {
+    const bool only_version = operation.kind == Kind::kDelete;
+    switch (random_() % (operation.key % 4 == 2 ? 4 : 16)) {
+      case 0:
+        operation.condition = Condition::kIfVersion;
+        operation.expected = versions_[operation.key];
+        break;
+      case 1:
+        if (!only_version) operation.condition = Condition::kIfPresent;
+        break;
+      case 2:
+        if (operation.kind == Kind::kPut) operation.condition = Condition::kIfAbsent;
+        break;
+      default:
+        break;
+    }
+  }
+
+  static verbena::Condition ConditionOf(const Operation& operation) {
+    switch (operation.condition) {
+      case Condition::kNone:
+        return {};
+      case Condition::kIfAbsent:
+        return verbena::Condition::IfAbsent();
+      case Condition::kIfPresent:
+        return verbena::Condition::IfPresent();
+      case Condition::kIfVersion:
+        return verbena::Condition::IfVersion(operation.expected);
+    }
+    return {};
+  }
+
   void Submit(Operation* operation, uint32_t slot) {
     const std::string key = absl::StrCat("consistency-key-", operation->key);
-    absl::Status status;
+    const std::string& value = values_[slot];
+    const verbena::Condition condition = ConditionOf(*operation);
     const auto on_change = [this, operation, slot](const absl::Status& outcome,
                                                    const ChangeResult& result) {
       OnChange(operation, slot, outcome, result);
     };
+    const auto on_get = [this, operation, slot](const absl::Status& outcome,
+                                                const GetResult& result) {
+      OnGet(operation, slot, outcome, result);
+    };
+    absl::Status status;
     switch (operation->kind) {
       case Kind::kGet:
-        status = connection_->SubmitGet(
-            key, [this, operation, slot](const absl::Status& outcome, const GetResult& result) {
-              OnGet(operation, slot, outcome, result);
-            });
+        status = connection_->SubmitGet(key, on_get);
+        break;
+      case Kind::kPut:
+        status = connection_->SubmitPut(key, value, on_change, {.condition = condition});
         break;
       case Kind::kDelete:
-        status = connection_->SubmitDelete(key, on_change);
+        status = operation->tells_value ? connection_->SubmitGetAndDelete(key, on_get)
+                                        : connection_->SubmitDelete(key, on_change, condition);
         break;
-      default:
-        status = connection_->SubmitPut(key, values_[slot], on_change);
+      case Kind::kAdd:
+        status = connection_->SubmitAdd(key, operation->summand, on_change, condition);
+        break;
+      case Kind::kAppend:
+        status = connection_->SubmitAppend(key, value, on_change, condition);
         break;
     }
     if (!status.ok()) Fail(ToString(*operation) + ": " + status.ToString());
   }
 
+  // Of a get, and of a delete that tells the value.
   void OnGet(Operation* operation, uint32_t slot, const absl::Status& status,
              const GetResult& result) {
     operation->returned = MonotonicNanos();
     if (status.ok()) {
       operation->value = ValueId::Of(result.value);
       operation->version = result.version;
+      operation->existed = operation->kind == Kind::kDelete;
     }
     Finish(operation, slot, status);
   }
@@ -172,10 +236,12 @@ class RecordingClient {
     operation->returned = MonotonicNanos();
     operation->version = result.version;
     operation->existed = result.existed;
+    if (operation->kind == Kind::kAdd) operation->value = ValueId::OfNumber(result.number);
     Finish(operation, slot, status);
   }
 
   void Finish(Operation* operation, uint32_t slot, const absl::Status& status) {
+    if (operation->version != 0) versions_[operation->key] = operation->version;
     Recording::Finish(operation, OutcomeOf(*operation, status));
     free_.push_back(slot);
   }
@@ -186,13 +252,19 @@ class RecordingClient {
         return Outcome::kOk;
       case absl::StatusCode::kNotFound:
         return Outcome::kNotFound;
-      case absl::StatusCode::kAborted:  // a large value that changed each time it was read
-        if (operation.kind == Kind::kGet) return Outcome::kRefused;
-        break;
+      case absl::StatusCode::kAlreadyExists:
+        return Outcome::kExists;
+      case absl::StatusCode::kAborted:
+        // Else: a large value that changed each time it was read.
+        return operation.condition == Condition::kIfVersion ? Outcome::kOtherVersion
+                                                            : Outcome::kRefused;
+      case absl::StatusCode::kFailedPrecondition:
+        return Outcome::kNotANumber;
+      case absl::StatusCode::kOutOfRange:
+        return Outcome::kOverflow;
       default:
-        break;
+        Fail(ToString(operation) + ": " + status.ToString());
     }
-    Fail(ToString(operation) + ": " + status.ToString());
   }
 
   Recording& recording_;
@@ -202,6 +274,8 @@ class RecordingClient {
   std::unique_ptr<Connection> connection_;
   uint32_t fillers_ = 0;
   uint64_t changes_ = 0;
+  // The version of each key that was seen last.
+  std::vector<uint64_t> versions_;
   // Places for operations in flight, with the values that are borrowed until the callback.
   std::vector<std::string> values_;
   std::vector<uint32_t> free_;
