@@ -435,15 +435,19 @@ class OrderHandler : public net::RequestHandler {
   explicit OrderHandler(std::span<uint8_t> memory) : memory_(memory) {}
 
   net::Lookup Get(int, std::string_view, std::span<uint8_t>) override { return {}; }
-  net::Change Put(int, std::string_view, std::string_view) override { return {}; }
-  net::Change Delete(int, std::string_view) override { return {}; }
-  net::Change Prepare(int, std::string_view key, uint32_t value_len,
+  net::Change Put(int, const wire::Operation&) override { return {}; }
+  net::Change Delete(int, const wire::Operation&) override { return {}; }
+  net::Lookup Take(int, const wire::Operation&, std::span<uint8_t>) override { return {}; }
+  net::Change Add(int, const wire::Operation&) override { return {}; }
+  net::Change Append(int, const wire::Operation&) override { return {}; }
+  net::Change Prepare(int, const wire::Operation& operation,
                       std::unique_ptr<net::PendingChange>* pending) override {
+    const uint32_t value_len = operation.header.value_len;
     std::unique_lock lock(mutex_);
     blocked_ = true;
     changed_.notify_all();
     changed_.wait_for(lock, kPatience, [this] { return open_; });
-    *pending = std::make_unique<Pending>(std::string(key), memory_.first(value_len));
+    *pending = std::make_unique<Pending>(std::string(operation.key), memory_.first(value_len));
     memory_ = memory_.subspan(value_len);
     return {};
   }
