@@ -13,7 +13,8 @@ namespace {
 // Room for more than one block is made at first, so that not each allocation searches.
 constexpr uint64_t kBatchBytes = 256 * kKiB;
 // Bounds of what an allocation does before it fails: windows, and bytes besides what it asks for.
-constexpr int kMostWindows = 32;
+constexpr int kMostWindows = 12;
+constexpr int kSlabsAtOnce = 4;
 constexpr uint64_t kMostMoved = 8 * kMiB;
 // So much must have been freed before what was in vain is tried again, and this part of the heap.
 constexpr uint64_t kRetryAfter = 64 * kKiB;
@@ -63,9 +64,13 @@ bool Compactor::Try(int worker, Goal goal, uint64_t bytes) {
     }
     // What is free lies within slabs. Some of them are emptied into others of their classes: that
     // takes no other memory, and with what it leaves over there is room to move the rest.
-    const HeapWindow slab = heap.IsolateSparsestSlab(/*most_used=*/1.0);
-    if (slab) Empty(worker, slab, moved);
-    if (!window && !slab) break;
+    int slabs = 0;
+    for (; slabs < kSlabsAtOnce; ++slabs) {
+      const HeapWindow slab = heap.IsolateSparsestSlab(/*most_used=*/1.0);
+      if (!slab) break;
+      Empty(worker, slab, moved);
+    }
+    if (!window && slabs == 0) break;
   }
   failures_[goal].bytes.store(bytes, std::memory_order_relaxed);
   failures_[goal].freed_bytes.store(heap.freed_bytes(), std::memory_order_relaxed);

@@ -32,8 +32,9 @@ class PageHeap::Needs {
   void Add(PartId id) {
     const Part& part = heap_.parts_[id];
     if (part.use == Use::kSlab) {
-      used_[part.size_class] += part.used;
-      free_[part.size_class] += part.blocks - part.used;
+      Class& own = ClassOf(part.size_class);
+      own.used += part.used;
+      own.free += part.blocks - part.used;
     } else if (part.use == Use::kRun) {
       run_pages_ += part.blocks;
     } else {
@@ -44,17 +45,17 @@ class PageHeap::Needs {
   // For a run of which the window has not the first part.
   void AddRunPages(uint32_t pages) { run_pages_ += pages; }
 
-  // Whether there is room elsewhere; `only_own_class`: in other slabs of the same classes.
-  bool Fit(HeapWindow window, bool only_own_class) const {
+  // Whether there is room elsewhere.
+  bool Fit(HeapWindow window) const {
     uint64_t rest_units = 0;
-    for (uint32_t i = 0; i < layout::kSizeClasses; ++i) {
-      if (used_[i] == 0) continue;
-      const uint64_t elsewhere = heap_.class_capacity_[i] - heap_.usage_.class_blocks[i] - free_[i];
-      if (used_[i] <= elsewhere) continue;
-      if (only_own_class) return false;
-      const uint64_t size = layout::BlockSize(i);
+    for (uint32_t i = 0; i < count_; ++i) {
+      const Class& own = classes_[i];
+      const uint64_t elsewhere = heap_.class_capacity_[own.size_class] -
+                                 heap_.usage_.class_blocks[own.size_class] - own.free;
+      if (own.used <= elsewhere) continue;
+      const uint64_t size = layout::BlockSize(own.size_class);
       if (!PieceElsewhere(Units(size), window)) return false;
-      rest_units += Units((used_[i] - elsewhere) * size);
+      rest_units += Units((own.used - elsewhere) * size);
     }
     const uint64_t free_pages = heap_.usage_.free_pages - own_free_pages_;
     if (run_pages_ > free_pages) return false;
@@ -63,6 +64,21 @@ class PageHeap::Needs {
   }
 
  private:
+  struct Class {
+    uint32_t size_class;
+    uint64_t used;
+    uint64_t free;
+  };
+
+  // Few: made for each candidate, so that a table of all classes would cost more.
+  Class& ClassOf(uint32_t size_class) {
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (classes_[i].size_class == size_class) return classes_[i];
+    }
+    classes_[count_] = {size_class, 0, 0};
+    return classes_[count_++];
+  }
+
   bool PieceElsewhere(uint32_t units, HeapWindow window) const {
     if (heap_.usage_.free_pages > own_free_pages_ + run_pages_) return true;
     for (uint32_t least = units; least < kPageUnits;) {
@@ -78,8 +94,8 @@ class PageHeap::Needs {
   }
 
   const PageHeap& heap_;
-  std::array<uint64_t, layout::kSizeClasses> used_{};
-  std::array<uint64_t, layout::kSizeClasses> free_{};
+  std::array<Class, layout::kSizeClasses> classes_;  // the first count_ of them
+  uint32_t count_ = 0;
   uint64_t own_units_ = 0;
   uint64_t own_free_pages_ = 0;
   uint64_t run_pages_ = 0;
@@ -125,7 +141,7 @@ void PageHeap::ConsiderParts(uint32_t page, uint32_t units, Candidate& best) con
     const HeapWindow window{begin, begin + in_row * kUnit};
     Needs needs(*this);
     for (size_t j = first; j <= i; ++j) needs.Add(parts[j]);
-    if (needs.Fit(window, /*only_own_class=*/false)) best = {window, cost};
+    if (needs.Fit(window)) best = {window, cost};
   }
 }
 
@@ -137,11 +153,11 @@ void PageHeap::ConsiderSlabs(uint32_t page, double most_used, Candidate& best) c
     // For a thousand units that are gained.
     const uint64_t cost = bytes * 1000 / part.units;
     if (cost >= best.cost) continue;
+    const uint64_t elsewhere = class_capacity_[part.size_class] -
+                               usage_.class_blocks[part.size_class] - (part.blocks - part.used);
+    if (part.used > elsewhere) continue;
     const uint64_t begin = PartOffset(id);
-    const HeapWindow window{begin, begin + part.units * kUnit};
-    Needs needs(*this);
-    needs.Add(id);
-    if (needs.Fit(window, /*only_own_class=*/true)) best = {window, cost};
+    best = {{begin, begin + part.units * kUnit}, cost};
   }
 }
 
@@ -193,7 +209,7 @@ bool PageHeap::PagesFit(uint32_t first, uint32_t count) const {
     }
   }
   const uint64_t begin = heap_begin_ + first * layout::kPageSize;
-  return needs.Fit({begin, begin + count * layout::kPageSize}, /*only_own_class=*/false);
+  return needs.Fit({begin, begin + count * layout::kPageSize});
 }
 
 HeapWindow PageHeap::IsolatePages(uint64_t bytes) {

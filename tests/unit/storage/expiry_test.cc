@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kTick = 100;
 
-layout::KeyHash HashOf(uint64_t key) { return {key * 0x9e3779b97f4a7c15}; }
+layout::KeyHash HashOfNumber(uint64_t key) { return {key * 0x9e3779b97f4a7c15}; }
 layout::Slot SlotAt(uint64_t offset) { return layout::Slot::Make(0, 0, offset); }
 
 std::vector<uint64_t> OffsetsDue(Expiry& expiry, int64_t now, size_t most = 1000) {
@@ -29,15 +29,15 @@ TEST(ExpiryTest, ItemsAreDueNotTooEarlyAndWithinATick) {
   EXPECT_TRUE(expiry.empty());
   EXPECT_EQ(expiry.NextLook(1000), INT64_MAX);
   for (int64_t due = 1000; due < 5000; due += 7) {
-    expiry.Set(HashOf(static_cast<uint64_t>(due)), static_cast<uint64_t>(due) * 16, due);
+    expiry.Set(HashOfNumber(static_cast<uint64_t>(due)), static_cast<uint64_t>(due) * 16, due);
   }
   for (int64_t now = 1000; now < 5200; now += 50) {
     for (const uint64_t offset : OffsetsDue(expiry, now)) {
       const auto due = static_cast<int64_t>(offset / 16);
       EXPECT_LE(due, now);
       EXPECT_GT(due, now - kTick - 50);
-      EXPECT_TRUE(expiry.IsOver(HashOf(offset / 16), offset, now));
-      EXPECT_TRUE(expiry.Clear(HashOf(offset / 16), offset));
+      EXPECT_TRUE(expiry.IsOver(HashOfNumber(offset / 16), offset, now));
+      EXPECT_TRUE(expiry.Clear(HashOfNumber(offset / 16), offset));
     }
   }
   EXPECT_TRUE(expiry.empty());
@@ -45,7 +45,7 @@ TEST(ExpiryTest, ItemsAreDueNotTooEarlyAndWithinATick) {
 
 TEST(ExpiryTest, TimesAreReplacedClearedAndFollowTheItem) {
   Expiry expiry(kTick, 0);
-  const layout::KeyHash hash = HashOf(1);
+  const layout::KeyHash hash = HashOfNumber(1);
   expiry.Set(hash, 16, 10'000);
   expiry.Set(hash, 16, 2'000);
   EXPECT_EQ(expiry.Stats().timers, 1u);
@@ -68,31 +68,31 @@ TEST(ExpiryTest, WakesForATimeThatIsEarlierThanTheNextLook) {
   std::atomic<int> wakes{0};
   Expiry expiry(kTick, 0, [&] { ++wakes; });
   EXPECT_EQ(expiry.NextLook(0), INT64_MAX);
-  expiry.Set(HashOf(1), 16, 50'000);
+  expiry.Set(HashOfNumber(1), 16, 50'000);
   EXPECT_EQ(wakes, 1);
   const int64_t look = expiry.NextLook(0);
   EXPECT_GT(look, 0);
   EXPECT_LE(look, 50'000);
-  expiry.Set(HashOf(2), 32, 60'000);
+  expiry.Set(HashOfNumber(2), 32, 60'000);
   EXPECT_EQ(wakes, 1);
-  expiry.Set(HashOf(3), 48, look - 1);
+  expiry.Set(HashOfNumber(3), 48, look - 1);
   EXPECT_EQ(wakes, 2);
   // Once is enough until the next look.
-  expiry.Set(HashOf(4), 64, 1);
+  expiry.Set(HashOfNumber(4), 64, 1);
   EXPECT_EQ(wakes, 2);
 }
 
 TEST(ExpiryTest, HandsOutAtMostWhatIsAskedForAndAllInTurn) {
   Expiry expiry(kTick, 0);
   constexpr uint64_t kItems = 1000;
-  for (uint64_t i = 1; i <= kItems; ++i) expiry.Set(HashOf(i), i * 16, 10);
+  for (uint64_t i = 1; i <= kItems; ++i) expiry.Set(HashOfNumber(i), i * 16, 10);
   EXPECT_TRUE(OffsetsDue(expiry, 99).empty());
   uint64_t taken = 0;
   while (!expiry.empty()) {
     const std::vector<uint64_t> offsets = OffsetsDue(expiry, 100, 64);
     ASSERT_FALSE(offsets.empty());
     ASSERT_LE(offsets.size(), 64u);
-    for (const uint64_t offset : offsets) taken += expiry.Clear(HashOf(offset / 16), offset);
+    for (const uint64_t offset : offsets) taken += expiry.Clear(HashOfNumber(offset / 16), offset);
   }
   EXPECT_EQ(taken, kItems);
 }
@@ -106,9 +106,9 @@ TEST(ExpiryTest, ThreadsMayUseItTogether) {
     threads.emplace_back([&, thread] {
       for (uint64_t i = 0; i < 20'000; ++i) {
         const uint64_t key = i % 500 * 2 + thread + 2;
-        expiry.Set(HashOf(key), key * 16, static_cast<int64_t>(i % 97 * 50));
+        expiry.Set(HashOfNumber(key), key * 16, static_cast<int64_t>(i % 97 * 50));
         if (i % 3 == 0) {
-          EXPECT_TRUE(expiry.Clear(HashOf(key), key * 16));
+          EXPECT_TRUE(expiry.Clear(HashOfNumber(key), key * 16));
         }
       }
       --running;
@@ -121,7 +121,7 @@ TEST(ExpiryTest, ThreadsMayUseItTogether) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const uint64_t offset : OffsetsDue(expiry, 1'000'000'000, 100'000)) {
-    EXPECT_TRUE(expiry.Clear(HashOf(offset / 16), offset));
+    EXPECT_TRUE(expiry.Clear(HashOfNumber(offset / 16), offset));
   }
   EXPECT_TRUE(expiry.empty());
 }
