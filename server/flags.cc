@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "common/base/command_line.h"
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
@@ -52,6 +53,12 @@ DEFINE_string(
     compaction_rate, "256MiB",
     "bytes of items moved in a second, in the background, so that sparsely used memory can "
     "be used for other sizes, up to 1TiB; 0: only when memory is short");
+DEFINE_string(expiry_tick, "100ms",
+              "how exactly times to live are kept, 1ms to 60s: an item goes at most so long after "
+              "its time");
+DEFINE_string(ordered_index, "on",
+              "on or off: keeps the keys in order for scans, which costs some 20 bytes of memory a "
+              "key outside the region");
 DEFINE_bool(huge_pages, true, "use huge pages for the region where the machine gives them");
 DEFINE_double(
     drain_seconds, 5,
@@ -82,10 +89,12 @@ Sizes take B, KiB, MiB, GiB, TiB. --flagfile=FILE reads flags from a file, one a
 Flags:
 )";
 
-constexpr const char* kShown[] = {
-    "listen",    "fabric",     "memory",          "workers",        "window",
-    "srq_depth", "srq",        "max_connections", "max_value_size", "compaction_rate",
-    "poll_us",   "huge_pages", "drain_seconds",   "log_level",      "port_file"};
+constexpr const char* kShown[] = {"listen",        "fabric",          "memory",
+                                  "workers",       "window",          "srq_depth",
+                                  "srq",           "max_connections", "max_value_size",
+                                  "ordered_index", "expiry_tick",     "compaction_rate",
+                                  "poll_us",       "huge_pages",      "drain_seconds",
+                                  "log_level",     "port_file"};
 
 void PrintHelp() {
   std::fputs(kIntroduction, stdout);
@@ -122,6 +131,15 @@ absl::StatusOr<FabricChoice> FabricFlag() {
   return OutOfRange("fabric", FLAGS_fabric, "auto, verbs or soft");
 }
 
+absl::StatusOr<int64_t> ExpiryTickFlag() {
+  absl::Duration tick;
+  if (!absl::ParseDuration(FLAGS_expiry_tick, &tick) ||
+      tick < absl::Nanoseconds(kMinExpiryTickNs) || tick > absl::Nanoseconds(kMaxExpiryTickNs)) {
+    return OutOfRange("expiry_tick", FLAGS_expiry_tick, "1ms to 60s, a number and ms or s");
+  }
+  return absl::ToInt64Nanoseconds(tick);
+}
+
 absl::Status CheckNumbers() {
   if (FLAGS_workers < 1 || FLAGS_workers > net::kMaxWorkers) {
     return OutOfRange("workers", FLAGS_workers, absl::StrCat("1 to ", net::kMaxWorkers));
@@ -135,6 +153,9 @@ absl::Status CheckNumbers() {
     return OutOfRange(
         "srq_depth", FLAGS_srq_depth,
         absl::StrCat(least, " (--window and ", margin, ") to ", net::kMaxReceives, ", or 0"));
+  }
+  if (FLAGS_ordered_index != "on" && FLAGS_ordered_index != "off") {
+    return OutOfRange("ordered_index", FLAGS_ordered_index, "on or off");
   }
   if (FLAGS_srq != "auto" && FLAGS_srq != "off") {
     return OutOfRange("srq", FLAGS_srq, "auto or off");
@@ -195,6 +216,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(int* argc, char*** argv) {
   VERBENA_ASSIGN_OR_RETURN(
       line.config.compaction_rate,
       SizeFlag("compaction_rate", FLAGS_compaction_rate, 0, kMaxCompactionRate));
+  line.config.ordered_index = FLAGS_ordered_index == "on";
+  VERBENA_ASSIGN_OR_RETURN(line.config.expiry_tick_ns, ExpiryTickFlag());
   VERBENA_ASSIGN_OR_RETURN(line.config.connect, verbs::ConnectOptionsFromFlags());
   line.config.poll_us = FLAGS_poll_us;
   line.config.queues = {.workers = FLAGS_workers,

@@ -16,6 +16,7 @@
 #include "server/admin/info.h"
 #include "server/admin/memory_check.h"
 #include "server/storage/allocator.h"
+#include "server/storage/expiry.h"
 
 namespace verbena::server {
 namespace {
@@ -112,9 +113,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
                             .epoch = region.epoch(),
                             .max_value_size = config.max_value_size,
                             .max_key_size = layout::kMaxKeySize,
-                            .layout_version = layout::kLayoutVersion};
-  const storage::StoreOptions store_options = {.workers = static_cast<int>(config.queues.workers),
-                                               .max_value_size = config.max_value_size};
+                            .layout_version = layout::kLayoutVersion,
+                            .features = config.ordered_index ? wire::kFeatureScans : 0};
+  const storage::StoreOptions store_options = {
+      .workers = static_cast<int>(config.queues.workers),
+      .max_value_size = config.max_value_size,
+      .ordered_index = config.ordered_index,
+      .expiry_tick_ns = config.expiry_tick_ns,
+      .wake_for_expiry = [raw = server.get()] { raw->maintenance_->Wake(); }};
   VERBENA_ASSIGN_OR_RETURN(server->store_,
                            storage::Store::Create(std::move(region), store_options));
   server->handler_ =
@@ -135,6 +141,7 @@ void Server::StartMaintenance() {
   if (config_.compaction_rate > 0) {
     tasks.emplace_back(CompactionTask(*store_, config_.compaction_rate));
   }
+  tasks.emplace_back([this](int64_t now_ns) { return RemoveDue(now_ns); });
   maintenance_ = std::make_unique<Maintenance>(std::move(tasks));
   storage::Allocator& allocator = store_->allocator();
   allocator.SetFreedNotice(std::max<uint64_t>(allocator.heap_bytes() / 64, layout::kPageSize),
@@ -143,8 +150,16 @@ void Server::StartMaintenance() {
 }
 
 Server::~Server() {
-  // The network uses the handler and the store, pending changes included.
+  // The network uses the handler and the store, pending changes included; maintenance the store.
   network_.reset();
+  if (maintenance_ != nullptr) maintenance_->Stop();
+}
+
+// A piece of the removal of items whose time is over; says when to go on.
+int64_t Server::RemoveDue(int64_t now_ns) {
+  constexpr size_t kPiece = 256;
+  const size_t looked_at = store_->RemoveDue(store_->maintenance_worker(), now_ns, kPiece);
+  return looked_at == kPiece ? now_ns : store_->expiry().NextLook(now_ns);
 }
 
 bool Server::Stop(absl::Duration limit) { return network_->Stop(limit); }

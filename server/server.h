@@ -33,6 +33,8 @@ struct ServerConfig {
   bool huge_pages = true;
   // Bytes that compaction moves in a second in the background; 0: only when memory is short.
   uint64_t compaction_rate = uint64_t{256} << 20;
+  bool ordered_index = true;
+  int64_t expiry_tick_ns = 100'000'000;
   net::QueueOptions queues;
   verbs::ConnectOptions connect;
   int64_t poll_us = 50;
@@ -46,6 +48,8 @@ inline constexpr uint64_t kMinMemory = storage::kMinSliceSize;
 inline constexpr uint64_t kMaxMemory = uint64_t{1} << 48;
 inline constexpr uint64_t kMaxCompactionRate = uint64_t{1} << 40;
 inline constexpr int64_t kMaxPollUs = 1'000'000;
+inline constexpr int64_t kMinExpiryTickNs = 1'000'000;
+inline constexpr int64_t kMaxExpiryTickNs = 60'000'000'000;
 
 class Server {
  public:
@@ -76,6 +80,8 @@ class Server {
  private:
   void StartMaintenance();
   explicit Server(const ServerConfig& config) : config_(config) {}
+
+  int64_t RemoveDue(int64_t now_ns);
 
   ServerConfig config_;
   int64_t started_ = 0;  // CLOCK_MONOTONIC, ns

@@ -1,10 +1,14 @@
 #include "server/store_handler.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "server/storage/change.h"
+#include "server/storage/ordered_index.h"
 
 namespace verbena::server {
 namespace {
@@ -94,9 +98,31 @@ storage::Condition ConditionOf(const wire::OperationHeader& header) {
   return condition;
 }
 
+constexpr int64_t kMillisecond = 1'000'000;
+
+// Whether an operation's argument is a time to live that can be.
+bool IsTtl(uint64_t millis) { return millis >= 1 && millis <= wire::kMaxTtlMillis; }
+
+net::Change WrongTtl(uint64_t millis) {
+  net::Change change;
+  change.code = ResultCode::kInvalid;
+  change.text =
+      absl::StrCat("a time to live of ", millis, " ms is out of range: 1 to ", wire::kMaxTtlMillis);
+  return change;
+}
+
+int64_t DueIn(uint64_t millis) {
+  return MonotonicNanos() + static_cast<int64_t>(millis) * kMillisecond;
+}
+
+bool HasWrongTtl(const wire::OperationHeader& header) {
+  return (header.flags & wire::kOpExpires) != 0 && !IsTtl(header.argument);
+}
+
 storage::PutOptions OptionsOf(const wire::OperationHeader& header) {
   storage::PutOptions options;
   options.condition = ConditionOf(header);
+  if ((header.flags & wire::kOpExpires) != 0) options.due_ns = DueIn(header.argument);
   return options;
 }
 
@@ -123,6 +149,7 @@ net::Lookup StoreHandler::Get(int worker, std::string_view key, std::span<uint8_
 }
 
 net::Change StoreHandler::Put(int worker, const wire::Operation& operation) {
+  if (HasWrongTtl(operation.header)) return WrongTtl(operation.header.argument);
   const absl::StatusOr<storage::PutResult> put =
       store_.Put(worker, operation.key, Bytes(operation.value), OptionsOf(operation.header));
   return put.ok() ? ChangeOf(*put) : Failed(put.status(), operation.key);
@@ -170,8 +197,83 @@ net::Change StoreHandler::Append(int worker, const wire::Operation& operation) {
   return put.ok() ? ChangeOf(*put) : Failed(put.status(), operation.key);
 }
 
+net::Change StoreHandler::Expire(int worker, const wire::Operation& operation) {
+  const bool persist = operation.header.code == static_cast<uint8_t>(wire::OpCode::kPersist);
+  const uint64_t millis = operation.header.argument;
+  if (!persist && !IsTtl(millis)) return WrongTtl(millis);
+  const absl::StatusOr<storage::ExpireResult> result =
+      store_.Expire(worker, operation.key, persist ? storage::kNever : DueIn(millis));
+  if (!result.ok()) return Failed(result.status(), operation.key);
+  net::Change change;
+  change.code = result->found ? ResultCode::kOk : ResultCode::kNotFound;
+  change.existed = result->due_ns != storage::kNever;
+  change.version = result->version;
+  return change;
+}
+
+net::TimeLeft StoreHandler::Ttl(int worker, std::string_view key) {
+  net::TimeLeft left;
+  const absl::StatusOr<storage::ExpireResult> result = store_.Due(worker, key);
+  if (!result.ok()) {
+    left.code = CodeOf(result.status(), key);
+    left.text = std::string(result.status().message());
+    return left;
+  }
+  if (!result->found) return left;
+  left.code = ResultCode::kOk;
+  left.version = result->version;
+  if (result->due_ns != storage::kNever) {
+    const int64_t nanos = std::max<int64_t>(result->due_ns - MonotonicNanos(), 1);
+    left.millis = static_cast<uint64_t>((nanos + kMillisecond - 1) / kMillisecond);
+  }
+  return left;
+}
+
+net::ScanPage StoreHandler::Scan(const wire::Operation& operation, std::span<uint8_t> room) {
+  net::ScanPage page;
+  if (store_.ordered_index() == nullptr) {
+    page.code = ResultCode::kUnsupported;
+    page.text = "the server keeps no order of the keys: it runs with --ordered_index=off";
+    return page;
+  }
+  const uint64_t limit = operation.header.argument;
+  if (limit == 0) {
+    page.code = ResultCode::kInvalid;
+    page.text = "a scan of 0 keys: ask for 1 or more";
+    return page;
+  }
+  const storage::OrderedIndex::Range range = {
+      .start = operation.key,
+      .after = (operation.header.flags & wire::kOpAfter) != 0,
+      .prefix = operation.value};
+  size_t used = 0;
+  uint64_t keys = 0;
+  // Looks one key further than it takes, so that the end is known without asking again.
+  store_.ordered_index()->Scan(range, [&](const storage::OrderedIndex::Found& found) {
+    page.more = keys == limit || !wire::AppendFoundKey({found.key, found.slot.bits}, room, &used);
+    ++keys;
+    return !page.more;
+  });
+  if (used == 0 && page.more) {
+    page.code = ResultCode::kTooLarge;
+    page.text = "too many in one request";
+    return page;
+  }
+  page.bytes = static_cast<uint32_t>(used);
+  return page;
+}
+
+void StoreHandler::Touch(std::string_view hashes) {
+  for (; hashes.size() >= sizeof(uint64_t); hashes.remove_prefix(sizeof(uint64_t))) {
+    layout::KeyHash hash;
+    std::memcpy(&hash.bits, hashes.data(), sizeof(hash.bits));
+    store_.Touch(hash);
+  }
+}
+
 net::Change StoreHandler::Prepare(int worker, const wire::Operation& operation,
                                   std::unique_ptr<net::PendingChange>* pending) {
+  if (HasWrongTtl(operation.header)) return WrongTtl(operation.header.argument);
   absl::StatusOr<storage::PreparedPut> prepared = store_.PreparePutInto(
       worker, operation.key, operation.header.value_len, OptionsOf(operation.header));
   if (!prepared.ok()) return Failed(prepared.status(), operation.key);

@@ -25,6 +25,10 @@ class StoreHandler : public net::RequestHandler {
   net::Lookup Take(int worker, const wire::Operation& operation, std::span<uint8_t> room) override;
   net::Change Add(int worker, const wire::Operation& operation) override;
   net::Change Append(int worker, const wire::Operation& operation) override;
+  net::Change Expire(int worker, const wire::Operation& operation) override;
+  net::TimeLeft Ttl(int worker, std::string_view key) override;
+  net::ScanPage Scan(const wire::Operation& operation, std::span<uint8_t> room) override;
+  void Touch(std::string_view hashes) override;
   net::Change Prepare(int worker, const wire::Operation& operation,
                       std::unique_ptr<net::PendingChange>* pending) override;
   net::Change Publish(int worker, std::unique_ptr<net::PendingChange> pending) override;

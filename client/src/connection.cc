@@ -36,6 +36,19 @@ absl::StatusOr<ChangeResult> Connection::Append(std::string_view key, std::strin
 absl::Status Connection::GetAndDelete(std::string_view key, std::string* value, uint64_t* version) {
   return impl_->GetAndDelete(key, value, version);
 }
+absl::StatusOr<ChangeResult> Connection::Expire(std::string_view key,
+                                                std::chrono::milliseconds ttl) {
+  return impl_->Expire(key, ttl);
+}
+absl::StatusOr<ChangeResult> Connection::Persist(std::string_view key) {
+  return impl_->Expire(key, std::nullopt);
+}
+absl::StatusOr<std::optional<std::chrono::milliseconds>> Connection::Ttl(std::string_view key) {
+  return impl_->Ttl(key);
+}
+absl::Status Connection::Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items) {
+  return impl_->Scan(range, limit, items);
+}
 absl::Status Connection::Ping() { return impl_->Ping(); }
 absl::StatusOr<std::string> Connection::Info() { return impl_->Info(); }
 
@@ -57,6 +70,14 @@ absl::Status Connection::SubmitAppend(std::string_view key, std::string_view suf
 }
 absl::Status Connection::SubmitGetAndDelete(std::string_view key, GetCallback callback) {
   return impl_->SubmitGetAndDelete(key, std::move(callback));
+}
+
+absl::Status Connection::SubmitExpire(std::string_view key, std::chrono::milliseconds ttl,
+                                      ChangeCallback callback) {
+  return impl_->SubmitExpire(key, ttl, std::move(callback));
+}
+absl::Status Connection::SubmitPersist(std::string_view key, ChangeCallback callback) {
+  return impl_->SubmitExpire(key, std::nullopt, std::move(callback));
 }
 
 int Connection::Wait(std::chrono::nanoseconds timeout) { return impl_->Wait(timeout); }

@@ -72,6 +72,17 @@ absl::StatusOr<wire::OperationHeader> Connection::Impl::RequestFor(wire::OpCode 
   return absl::InvalidArgumentError("no such condition");
 }
 
+absl::StatusOr<wire::OperationHeader> Connection::Impl::PutRequest(const PutOptions& options) {
+  VERBENA_ASSIGN_OR_RETURN(wire::OperationHeader header,
+                           RequestFor(wire::OpCode::kPut, options.condition));
+  if (options.ttl.has_value()) {
+    VERBENA_RETURN_IF_ERROR(CheckTtl(*options.ttl));
+    header.flags |= wire::kOpExpires;
+    header.argument = static_cast<uint64_t>(options.ttl->count());
+  }
+  return header;
+}
+
 absl::Status Connection::Impl::CheckSuffix(std::string_view suffix) const {
   if (suffix.size() <= limits_.eager_limit) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the suffix has ", suffix.size(),
@@ -83,8 +94,7 @@ absl::Status Connection::Impl::SubmitPut(std::string_view key, std::string_view 
                                          ChangeCallback&& callback, const PutOptions& options) {
   VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
   VERBENA_RETURN_IF_ERROR(CheckValue(value));
-  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
-                           RequestFor(wire::OpCode::kPut, options.condition));
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header, PutRequest(options));
   Operation& op = pool_.Acquire(OperationKind::kPut);
   op.on_change = std::move(callback);
   // A value that travels in the request is copied there at once, with its key.
@@ -143,8 +153,7 @@ absl::StatusOr<ChangeResult> Connection::Impl::Put(std::string_view key, std::st
                                                    const PutOptions& options, uint64_t* present) {
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
   VERBENA_RETURN_IF_ERROR(CheckValue(value));
-  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
-                           RequestFor(wire::OpCode::kPut, options.condition));
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header, PutRequest(options));
   SyncCall call;
   VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kPut, &call));
   StartPut(*op, header, key, value);
@@ -287,6 +296,8 @@ absl::Status Connection::Impl::ResultError(const wire::Result& result) {
       return absl::FailedPreconditionError(ToAbsl(text));
     case wire::ResultCode::kOverflow:
       return absl::OutOfRangeError(ToAbsl(text));
+    case wire::ResultCode::kUnsupported:
+      return absl::UnimplementedError(ToAbsl(text));
     case wire::ResultCode::kLocated:
     case wire::ResultCode::kInternal:
       break;
@@ -304,7 +315,17 @@ void Connection::Impl::OnResult(Operation& op, const wire::Result& result) {
     case OperationKind::kDelete:
     case OperationKind::kAdd:
     case OperationKind::kAppend:
+    case OperationKind::kExpire:
+    case OperationKind::kTtl:
       OnChangeResult(op, result);
+      return;
+    case OperationKind::kScan:
+      op.sync->change.number = static_cast<int64_t>(result.header.argument);
+      FinishCall(op, ResultError(result), result.value);
+      return;
+    case OperationKind::kTouch:
+      pool_.Finish(op);
+      pool_.Free(op);
       return;
     case OperationKind::kTake:
       OnTakeResult(op, result);
@@ -321,6 +342,9 @@ void Connection::Impl::OnChangeResult(Operation& op, const wire::Result& result)
   change.version = result.header.version;
   change.existed = result.header.argument != 0;
   if (op.kind == OperationKind::kDelete && status.ok() && !change.existed) status = not_found_;
+  if (op.kind == OperationKind::kTtl) {
+    change.number = static_cast<int64_t>(result.header.argument);
+  }
   if (op.kind == OperationKind::kAdd && status.ok() &&
       !absl::SimpleAtoi(ToAbsl(result.value), &change.number)) {
     status = absl::InternalError("the server's answer to an addition is not a number");
@@ -365,7 +389,13 @@ void Connection::Impl::FinishWithError(Operation& op, const absl::Status& status
     case OperationKind::kDelete:
     case OperationKind::kAdd:
     case OperationKind::kAppend:
+    case OperationKind::kExpire:
+    case OperationKind::kTtl:
       FinishChange(op, status, {});
+      return;
+    case OperationKind::kTouch:
+      pool_.Finish(op);
+      pool_.Free(op);
       return;
     default:
       FinishCall(op, status, {});

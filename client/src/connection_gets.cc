@@ -123,6 +123,7 @@ void Connection::Impl::FinishSync(SyncCall* call) {
                                                                const absl::Status& status,
                                                                const GetResult& result) {
   ++stats_.gets;
+  if (--touch_countdown_ == 0) NoteTouch(op.hash);
   HandOver(op, status, result);
 }
 

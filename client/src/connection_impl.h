@@ -1,7 +1,7 @@
-// What is behind Connection. One object, five files: connection_setup.cc (connecting),
+// What is behind Connection. One object, six files: connection_setup.cc (connecting),
 // connection_gets.cc (one-sided GETs and the poll loop), connection_changes.cc (changes and calls),
-// connection_takes.cc (get-and-delete) and connection_poll.cc (messages, waiting, deadlines, the
-// end).
+// connection_takes.cc (get-and-delete), connection_scans.cc (scans, times to live, reports of
+// reads) and connection_poll.cc (messages, waiting, deadlines, the end).
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -50,6 +51,11 @@ class Connection::Impl {
   absl::StatusOr<ChangeResult> Append(std::string_view key, std::string_view suffix,
                                       const Condition& condition);
   absl::Status GetAndDelete(std::string_view key, std::string* value, uint64_t* version);
+  // Without a time: takes it away.
+  absl::StatusOr<ChangeResult> Expire(std::string_view key,
+                                      const std::optional<std::chrono::milliseconds>& ttl);
+  absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
+  absl::Status Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items);
   absl::Status Ping();
   absl::StatusOr<std::string> Info();
 
@@ -62,6 +68,9 @@ class Connection::Impl {
                          const Condition& condition);
   absl::Status SubmitAppend(std::string_view key, std::string_view suffix,
                             ChangeCallback&& callback, const Condition& condition);
+  absl::Status SubmitExpire(std::string_view key,
+                            const std::optional<std::chrono::milliseconds>& ttl,
+                            ChangeCallback&& callback);
   absl::Status SubmitGetAndDelete(std::string_view key, GetCallback&& callback);
 
   int Poll();
@@ -88,6 +97,11 @@ class Connection::Impl {
   // How often a GET, or a get-and-delete, is sent to the server, when what it names cannot be read
   // in time.
   static constexpr uint16_t kMaxAsks = 64;
+
+  // GETs for one that is reported to a server that evicts, and how many go in a report: so there is
+  // a message for about a thousand GETs.
+  static constexpr uint32_t kTouchEvery = 16;
+  static constexpr size_t kTouchesInReport = 64;
 
   // How long a waiting call has been polling in vain.
   struct Spin {
@@ -119,6 +133,7 @@ class Connection::Impl {
   // InvalidArgument for a condition that the operation does not know.
   static absl::StatusOr<wire::OperationHeader> RequestFor(wire::OpCode code,
                                                           const Condition& condition);
+  static absl::StatusOr<wire::OperationHeader> PutRequest(const PutOptions& options);
   absl::Status CheckSuffix(std::string_view suffix) const;
   absl::Status SubmitChange(OperationKind kind, const wire::OperationHeader& header,
                             std::string_view key, std::string_view value,
@@ -133,6 +148,23 @@ class Connection::Impl {
   // Waits for a free place; an error if the connection is dead.
   absl::StatusOr<Operation*> AcquireSync(OperationKind kind, SyncCall* call);
   void FinishSync(SyncCall* call);
+  static absl::Status CheckTtl(std::chrono::milliseconds ttl);
+  static absl::StatusOr<wire::OperationHeader> ExpireRequest(
+      const std::optional<std::chrono::milliseconds>& ttl);
+
+  // Scans. One answer of the server: the keys are views into its bytes.
+  struct ScanAnswer {
+    std::string bytes;
+    std::vector<wire::FoundKey> keys;
+    bool more = false;
+  };
+  absl::Status AskForKeys(std::string_view start, bool after, std::string_view prefix,
+                          uint64_t limit, ScanAnswer* answer);
+  absl::Status Fetch(const std::vector<wire::FoundKey>& keys, bool keys_only,
+                     std::vector<ScanItem>* items);
+  void StartGetAt(Operation& op, std::string_view key, layout::Slot slot);
+  void NoteTouch(layout::KeyHash hash);
+
   // What the lookup's next step asks for.
   void Act(Operation& op, const Lookup::Step& step);
   void ActOtherwise(Operation& op, const Lookup::Step& step);
@@ -198,6 +230,10 @@ class Connection::Impl {
   std::optional<client::LookupContext> context_;
   ServerLimits limits_;
   uint64_t region_address_ = 0;
+  bool touches_wanted_ = false;
+  uint32_t touch_countdown_ = kTouchEvery;  // GETs until the next one that is noted
+  uint64_t touch_random_ = 1;
+  std::vector<uint64_t> touches_;
   int64_t timeout_ns_ = 0;  // of an operation
 
   absl::Status dead_;

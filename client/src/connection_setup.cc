@@ -124,6 +124,9 @@ absl::Status Connection::Impl::TakeWelcome(const wire::Welcome& welcome) {
   }
   limits_.max_key_size = std::min<uint32_t>(welcome.max_key_size, layout::kMaxKeySize);
   limits_.max_value_size = std::min(welcome.max_value_size, layout::kMaxValueSize);
+  touches_wanted_ = (welcome.features & wire::kFeatureTouches) != 0;
+  if (touches_wanted_) touches_.reserve(kTouchesInReport);
+  touch_random_ |= welcome.epoch ^ static_cast<uint64_t>(MonotonicNanos());
   limits_.window = std::min<uint32_t>(welcome.window, endpoint_->max_requests());
   requests_.set_max_message(welcome.max_message);
   // What every message must have room for: an operation on the longest key.

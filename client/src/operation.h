@@ -26,6 +26,10 @@ enum class OperationKind : uint8_t {
   kPing,
   kInfo,
   kHello,
+  kExpire,  // and kPersist
+  kTtl,
+  kScan,
+  kTouch,    // a report of keys that were read, which nobody waits for
   kRawRead,  // a READ of something that is no item, while connecting
 };
 
@@ -71,7 +75,8 @@ struct Operation {
 };
 
 // One operation more than may be in flight: while its callback runs, an operation is finished but
-// still has its slot, and the callback may start another one. (Callbacks do not nest.)
+// still has its slot, and the callback may start another one. (Callbacks do not nest.) And one
+// extra operation of the connection's own, which does not count as being in flight.
 class OperationPool {
  public:
   explicit OperationPool(uint32_t depth) : depth_(depth), operations_(SlotsFor(depth)) {
@@ -81,7 +86,7 @@ class OperationPool {
       free_.push_back(slot - 1);
     }
   }
-  static constexpr uint32_t SlotsFor(uint32_t depth) { return depth + 1; }
+  static constexpr uint32_t SlotsFor(uint32_t depth) { return depth + 2; }
 
   // In flight.
   uint32_t used() const { return used_; }
@@ -100,9 +105,20 @@ class OperationPool {
     op.first_seen = 0;
     return op;
   }
+  // The connection's own operation; null while it is in flight.
+  Operation* AcquireExtra(OperationKind kind) {
+    if (extra_ != nullptr) return nullptr;
+    extra_ = &Acquire(kind);
+    --used_;
+    return extra_;
+  }
   // The operation is not in flight any more, but its slot is not used again before Free.
   void Finish(Operation& op) {
-    --used_;
+    if (&op == extra_) {
+      extra_ = nullptr;
+    } else {
+      --used_;
+    }
     op.in_use = false;
     op.generation = op.generation == verbs::kMaxGeneration ? 1 : op.generation + 1;
   }
@@ -111,7 +127,7 @@ class OperationPool {
   Operation& At(uint32_t slot) { return operations_[slot]; }
   // nullptr if the reference is out of range or of an earlier use.
   Operation* Find(verbs::SlotRef ref) {
-    if (ref.slot > depth_) return nullptr;
+    if (ref.slot >= operations_.size()) return nullptr;
     Operation& op = operations_[ref.slot];
     return op.in_use && op.generation == ref.generation ? &op : nullptr;
   }
@@ -133,6 +149,7 @@ class OperationPool {
  private:
   uint32_t depth_;
   uint32_t used_ = 0;
+  Operation* extra_ = nullptr;  // in flight
   std::vector<Operation> operations_;
   std::vector<uint32_t> free_;
 };

@@ -79,16 +79,22 @@ std::string_view AsText(std::span<const uint8_t> bytes) {
 std::optional<uint8_t> AllowedFlags(uint8_t code) {
   switch (static_cast<OpCode>(code)) {
     case OpCode::kPut:
-      return kOpValueByReference | kOpConditions;
+      return kOpValueByReference | kOpConditions | kOpExpires;
     case OpCode::kDelete:
       return kOpIfVersion | kOpReturnValue;
     case OpCode::kAdd:
     case OpCode::kAppend:
       return kOpIfPresent | kOpIfVersion;
+    case OpCode::kScan:
+      return kOpAfter;
     case OpCode::kHello:
     case OpCode::kPing:
     case OpCode::kGet:
     case OpCode::kInfo:
+    case OpCode::kExpire:
+    case OpCode::kTtl:
+    case OpCode::kTouch:
+    case OpCode::kPersist:
       return uint8_t{0};
   }
   return std::nullopt;
@@ -97,7 +103,7 @@ std::optional<uint8_t> AllowedFlags(uint8_t code) {
 absl::Status CheckOperation(const OperationHeader& header) {
   constexpr char kWhat[] = "operation";
   const std::optional<uint8_t> allowed = AllowedFlags(header.code);
-  if (!allowed.has_value()) return Wrong(kWhat, "code", header.code, "1 to 8");
+  if (!allowed.has_value()) return Wrong(kWhat, "code", header.code, "1 to 12 or 14");
   if ((header.flags & ~*allowed) != 0) {
     return Wrong(kWhat, "flags", header.flags, "only flags of its code");
   }
@@ -138,6 +144,8 @@ const char* ResultCodeName(ResultCode code) {
       return "not a number";
     case ResultCode::kOverflow:
       return "overflow";
+    case ResultCode::kUnsupported:
+      return "unsupported";
   }
   return "unknown result";
 }
@@ -168,7 +176,6 @@ absl::StatusOr<Welcome> DecodeWelcome(std::string_view value) {
     return Wrong(kWhat, "eager_limit", welcome.eager_limit, "at most max_message");
   }
   if (welcome.window == 0) return Wrong(kWhat, "window", 0, "at least 1");
-  if (welcome.reserved != 0) return Wrong(kWhat, "reserved", welcome.reserved, "0");
   return welcome;
 }
 
@@ -179,6 +186,40 @@ absl::StatusOr<Location> DecodeLocation(std::string_view value) {
   const auto location = LoadAs<Location>(value.data());
   if (location.slot == 0) return Wrong("Location", "slot", 0, "a slot that is not empty");
   return location;
+}
+
+absl::StatusOr<std::optional<FoundKey>> TakeFoundKey(std::string_view* value) {
+  constexpr char kWhat[] = "ScanEntry";
+  if (value->empty()) return std::nullopt;
+  if (value->size() < sizeof(ScanEntry)) {
+    return WrongSize(kWhat, value->size(), sizeof(ScanEntry));
+  }
+  const auto entry = LoadAs<ScanEntry>(value->data());
+  if (entry.slot == 0) return Wrong(kWhat, "slot", 0, "a slot that is not empty");
+  if (entry.key_len == 0) return Wrong(kWhat, "key_len", 0, "at least 1");
+  if (entry.reserved != 0) return Wrong(kWhat, "reserved", entry.reserved, "0");
+  if (entry.reserved2 != 0) return Wrong(kWhat, "reserved2", entry.reserved2, "0");
+  const size_t size = PadToAlignment(sizeof(ScanEntry) + entry.key_len);
+  if (size > value->size()) {
+    return Wrong(kWhat, "key_len", entry.key_len, "no more than what is left");
+  }
+  const FoundKey found = {value->substr(sizeof(ScanEntry), entry.key_len), entry.slot};
+  value->remove_prefix(size);
+  return found;
+}
+
+bool AppendFoundKey(const FoundKey& found, std::span<uint8_t> room, size_t* used) {
+  const size_t size = PadToAlignment(sizeof(ScanEntry) + found.key.size());
+  if (found.key.size() > UINT16_MAX || size > room.size() - *used) return false;
+  uint8_t* const at = room.data() + *used;
+  ScanEntry entry{};
+  entry.slot = found.slot;
+  entry.key_len = static_cast<uint16_t>(found.key.size());
+  StoreAs(at, entry);
+  CopyBytes(at + sizeof(ScanEntry), found.key);
+  std::fill(at + sizeof(ScanEntry) + found.key.size(), at + size, uint8_t{0});
+  *used += size;
+  return true;
 }
 
 uint8_t* RequestWriter::Reserve(OperationHeader header, std::string_view key, size_t value_bytes) {

@@ -53,9 +53,15 @@ enum class OpCode : uint8_t {
   kGet = 3,    // by the server's CPU: the fallback of one-sided reads
   kPut = 4,
   kDelete = 5,
-  kInfo = 6,    // answered with a JSON object
-  kAdd = 7,     // argument: what to add, signed; answered with the new number as decimal text
-  kAppend = 8,  // value: what to put behind the present value
+  kInfo = 6,      // answered with a JSON object
+  kAdd = 7,       // argument: what to add, signed; answered with the new number as decimal text
+  kAppend = 8,    // value: what to put behind the present value
+  kExpire = 9,    // argument: time to live from now, ms; answered with argument 1 if it had one
+  kTtl = 10,      // answered with argument: ms left, rounded up; 0 if the key stays for ever
+  kScan = 11,     // key: where to start, may be empty; value: prefix; argument: how many keys, 1 or
+                  // more; answered with ScanEntries, argument 1 if there may be more keys
+  kTouch = 12,    // value: hashes (8 bytes each) of keys that were read; a hint for eviction
+  kPersist = 14,  // takes the time to live away; answered with argument 1 if there was one
 };
 
 // Flags of an operation; each is refused with a code that it is not named for.
@@ -66,6 +72,11 @@ inline constexpr uint8_t kOpIfPresent = 4;  // kPut, kAdd, kAppend
 inline constexpr uint8_t kOpIfVersion = 8;  // kPut, kDelete, kAdd, kAppend: it is `expected`
 // kDelete: the answer's value is what was deleted; if it does not fit, nothing is (kTooLarge).
 inline constexpr uint8_t kOpReturnValue = 16;
+inline constexpr uint8_t kOpExpires = 32;  // kPut: the argument is a time to live, ms
+inline constexpr uint8_t kOpAfter = 64;    // kScan: start behind the key, with the next one
+
+// Longest time to live: 100 years. The shortest is 1 ms.
+inline constexpr uint64_t kMaxTtlMillis = uint64_t{100} * 365 * 24 * 3600 * 1000;
 
 // The flags that are conditions.
 inline constexpr uint8_t kOpConditions = kOpIfAbsent | kOpIfPresent | kOpIfVersion;
@@ -103,8 +114,9 @@ enum class ResultCode : uint16_t {
   kExists = 8,    // kOpIfAbsent, and the key is there
   kMismatch = 9,  // kOpIfVersion, and the key has another version (kNotFound if it is absent)
   // kAdd cannot be done, and nothing has changed; `version` is the present one. Text.
-  kNotANumber = 10,  // the value is not a number
-  kOverflow = 11,    // the sum does not fit 64 bits
+  kNotANumber = 10,   // the value is not a number
+  kOverflow = 11,     // the sum does not fit 64 bits
+  kUnsupported = 12,  // the server runs without what the operation needs; text
 };
 const char* ResultCodeName(ResultCode code);
 
@@ -124,6 +136,15 @@ struct Location {
   uint64_t version;  // that the server saw
 };
 static_assert(sizeof(Location) == 16);
+
+// A key that a scan has found; its bytes follow, with zero padding to 8 bytes.
+struct ScanEntry {
+  uint64_t slot;     // layout::Slot bits: where its item lay when the key was found
+  uint16_t key_len;  // bytes
+  uint16_t reserved;
+  uint32_t reserved2;
+};
+static_assert(sizeof(ScanEntry) == 16);
 
 struct ResponseHeader {
   uint32_t size;     // bytes of the whole message
@@ -155,9 +176,12 @@ struct Welcome {
   uint32_t eager_limit;   // values up to this many bytes travel inside requests
   uint16_t window;        // largest grant
   uint16_t layout;        // layout version of the slice
-  uint32_t reserved;
+  uint32_t features;      // kFeature... bits; unknown ones are ignored
 };
 static_assert(sizeof(Welcome) == 56);
+
+inline constexpr uint32_t kFeatureScans = 1;    // the server keeps its keys in order
+inline constexpr uint32_t kFeatureTouches = 2;  // it evicts, and wants to be told of GETs
 
 constexpr size_t PadToAlignment(size_t size) {
   return (size + kMessageAlignment - 1) & ~(kMessageAlignment - 1);
@@ -182,6 +206,16 @@ std::string_view AsValue(const T& fixed) {
 absl::StatusOr<Hello> DecodeHello(std::string_view value);
 absl::StatusOr<Welcome> DecodeWelcome(std::string_view value);
 absl::StatusOr<Location> DecodeLocation(std::string_view value);
+
+// One entry of a scan's answer.
+struct FoundKey {
+  std::string_view key;
+  uint64_t slot = 0;
+};
+// Takes the next entry off the front of a scan's answer; nullopt after the last one.
+absl::StatusOr<std::optional<FoundKey>> TakeFoundKey(std::string_view* value);
+// Appends an entry at `*used` of `room` and moves `*used` on; false if it does not fit.
+bool AppendFoundKey(const FoundKey& found, std::span<uint8_t> room, size_t* used);
 
 // The smallest size of message that a peer may name: room for a Welcome and for an error text.
 inline constexpr size_t kMinMessage = 256;

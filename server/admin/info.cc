@@ -17,8 +17,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kOpNames[net::kOpCodes] = {"",       "hello", "ping", "get",   "put",
-                                                 "delete", "info",  "add",  "append"};
+constexpr const char* kOpNames[net::kOpCodes] = {"",       "hello", "ping",  "get",    "put",
+                                                 "delete", "info",  "add",   "append", "expire",
+                                                 "ttl",    "scan",  "touch", "",       "persist"};
 
 Json MemoryJson(const storage::StoreStats& stats) {
   return {{"total_bytes", stats.slice_bytes},
@@ -141,6 +142,7 @@ Json CountersJson(const net::Network& network) {
 Json OperationsJson(const net::Network& network) {
   Json operations = Json::object();
   for (size_t op = 1; op < net::kOpCodes; ++op) {
+    if (*kOpNames[op] == '\0') continue;
     Json results = Json::object();
     for (size_t code = 0; code < net::kResultCodes; ++code) {
       uint64_t sum = 0;
@@ -189,6 +191,13 @@ std::string InfoJson(const InfoSources& sources) {
   info["heap"] = HeapJson(stats);
   info["compaction"] = CompactionJson(stats.compaction);
   info["failed_allocations"] = stats.failed_allocations;
+  info["expiry"] = {{"timers", stats.timers},
+                    {"overdue", stats.overdue},
+                    {"expired", stats.expired},
+                    {"memory_bytes", stats.expiry_memory}};
+  info["ordered_index"] = {{"enabled", sources.store.ordered_index() != nullptr},
+                           {"keys", stats.ordered_keys},
+                           {"memory_bytes", stats.ordered_index_memory}};
   info["connections"] = network.connections();
   info["workers"] = network.workers().size();
   const net::QueuePlan plan = described.empty() ? net::QueuePlan{} : described.front().plan;

@@ -39,8 +39,8 @@ inline constexpr size_t kCloseReasons = 8;
 const char* CloseReasonName(CloseReason reason);
 
 // By wire::OpCode and wire::ResultCode; index 0 of the codes is not used.
-inline constexpr size_t kOpCodes = 9;
-inline constexpr size_t kResultCodes = 12;
+inline constexpr size_t kOpCodes = 15;
+inline constexpr size_t kResultCodes = 13;
 
 struct alignas(64) WorkerCounters {
   Counter connections;         // now

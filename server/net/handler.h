@@ -31,6 +31,22 @@ struct Lookup {
   std::string text;
 };
 
+// How long a key stays.
+struct TimeLeft {
+  wire::ResultCode code = wire::ResultCode::kNotFound;
+  uint64_t version = 0;
+  uint64_t millis = 0;  // rounded up; 0: for ever
+  std::string text;
+};
+
+// What a scan has put into the room given.
+struct ScanPage {
+  wire::ResultCode code = wire::ResultCode::kOk;
+  uint32_t bytes = 0;  // of wire::ScanEntries
+  bool more = false;   // there may be further keys behind them
+  std::string text;
+};
+
 // A change whose value arrives later, directly in the slice. Dropping it undoes the preparation; so
 // it must not be dropped before whatever writes there has stopped.
 class PendingChange {
@@ -55,6 +71,13 @@ class RequestHandler {
   virtual Change Add(int worker, const wire::Operation& operation) = 0;
   virtual Change Append(int worker, const wire::Operation& operation) = 0;
 
+  // kExpire and kPersist: `existed` tells whether the key had a time to live before.
+  virtual Change Expire(int worker, const wire::Operation& operation) = 0;
+  virtual TimeLeft Ttl(int worker, std::string_view key) = 0;
+  virtual ScanPage Scan(const wire::Operation& operation, std::span<uint8_t> room) = 0;
+  // Keys with these hashes were read. May be called by any thread.
+  virtual void Touch(std::string_view hashes) = 0;
+
   // The two halves of a change whose value is READ from the client. Prepare sets `*pending` if and
   // only if it returns kOk. Publish judges the condition; it and the destruction of the pending
   // change must use the worker that prepared it.
@@ -73,6 +96,7 @@ struct Slice {
   uint64_t max_value_size = 0;  // bytes
   uint32_t max_key_size = 0;    // bytes
   uint16_t layout_version = 0;
+  uint32_t features = 0;  // wire::kFeature... bits
 };
 
 }  // namespace verbena::net

@@ -130,6 +130,8 @@ class Worker {
   Step RunChange(Connection& connection, const wire::Operation& operation);
   void RunAdd(Connection& connection, const wire::Operation& operation);
   void RunTake(Connection& connection, const wire::Operation& operation);
+  void RunTtl(Connection& connection, const wire::Operation& operation);
+  void RunScan(Connection& connection, const wire::Operation& operation);
   void AddChange(Connection& connection, const wire::OperationHeader& operation,
                  const Change& change);
   void AddFound(Connection& connection, const wire::OperationHeader& operation, const Lookup& found,

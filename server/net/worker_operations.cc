@@ -83,7 +83,19 @@ Worker::Step Worker::RunOperation(Connection& connection, const Operation& opera
     case OpCode::kDelete:
     case OpCode::kAdd:
     case OpCode::kAppend:
+    case OpCode::kExpire:
+    case OpCode::kPersist:
       return RunChange(connection, operation);
+    case OpCode::kTtl:
+      RunTtl(connection, operation);
+      return Step::kDone;
+    case OpCode::kScan:
+      RunScan(connection, operation);
+      return Step::kDone;
+    case OpCode::kTouch:
+      handler_.Touch(operation.value);
+      AddResult(connection, operation.header, ResultCode::kOk, {});
+      return Step::kDone;
     case OpCode::kInfo: {
       const std::string info = handler_.Info();
       if (info.size() > RoomForValue(connection, kBareResult)) {
@@ -125,6 +137,7 @@ Worker::Step Worker::RunHello(Connection& connection, const Operation& operation
   welcome.eager_limit = kEagerLimit;
   welcome.window = static_cast<uint16_t>(connection.credits.window());
   welcome.layout = slice_.layout_version;
+  welcome.features = slice_.features;
   AddResult(connection, operation.header, ResultCode::kOk, AsText(welcome));
   return Step::kDone;
 }
@@ -191,8 +204,11 @@ Worker::Step Worker::RunChange(Connection& connection, const Operation& operatio
     case OpCode::kAdd:
       RunAdd(connection, operation);
       return Step::kDone;
-    default:
+    case OpCode::kAppend:
       AddChange(connection, header, handler_.Append(options_.index, operation));
+      return Step::kDone;
+    default:
+      AddChange(connection, header, handler_.Expire(options_.index, operation));
       return Step::kDone;
   }
 }
@@ -216,6 +232,24 @@ void Worker::RunTake(Connection& connection, const Operation& operation) {
     AddResult(connection, operation.header, taken.code, taken.text, taken.version,
               taken.version != 0 ? 1 : 0);
   }
+}
+
+void Worker::RunTtl(Connection& connection, const Operation& operation) {
+  const TimeLeft left = handler_.Ttl(options_.index, operation.key);
+  AddResult(connection, operation.header, left.code, left.text, left.version, left.millis);
+}
+
+// As many keys as are asked for and fit; the client asks for the rest from the last one on.
+void Worker::RunScan(Connection& connection, const Operation& operation) {
+  const size_t room = RoomForValue(connection, kReservedResult);
+  const ScanPage page = handler_.Scan(operation, {PlaceForValue(connection), room});
+  if (page.code != ResultCode::kOk) {
+    AddResult(connection, operation.header, page.code, page.text);
+    return;
+  }
+  Lookup found;
+  found.value_len = page.bytes;
+  AddFound(connection, operation.header, found, page.more ? 1 : 0);
 }
 
 }  // namespace verbena::net

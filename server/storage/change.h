@@ -13,9 +13,14 @@ struct Condition {
   uint64_t version = 0;  // kVersion: the one that the key must have
 };
 
+// When an item ends: a time of MonotonicNanos, or never.
+inline constexpr int64_t kNever = INT64_MAX;
+
 struct PutOptions {
   uint16_t flags = 0;  // kept with the item
   Condition condition = {};
+  int64_t due_ns = kNever;
+  bool keep_due = false;  // the time of the item that was there goes on, whatever due_ns says
 };
 
 enum class Outcome : uint8_t {
@@ -49,6 +54,13 @@ struct DeleteResult {
   uint32_t value_len = 0;  // of the item that `version` is of
   // Of the item that was removed, or of the one that is there still; 0 if there was none.
   uint64_t version = 0;
+};
+
+struct ExpireResult {
+  bool found = false;
+  uint64_t version = 0;  // of the item, which has not changed
+  // When the item ends; after a change of the time, when it would have ended without that.
+  int64_t due_ns = kNever;
 };
 
 // What a condition says to a key that is there (`found`) with a version, or is not there.

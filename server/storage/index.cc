@@ -93,6 +93,22 @@ absl::StatusOr<std::unique_ptr<Index>> Index::Create(const Region& region, Alloc
   return index;
 }
 
+bool Index::MayContain(KeyHash hash) const {
+  const uint64_t segment = SegmentOf(hash);
+  const Bucket* bucket = BucketAt(segment + layout::BucketOffset(hash.bucket()));
+  // As many overflow buckets as a segment has: links may change meanwhile.
+  for (uint32_t looked_at = 0; looked_at <= layout::kOverflowBuckets; ++looked_at) {
+    for (const Slot& word : bucket->slots) {
+      const Slot slot{LoadRelaxed(&word.bits)};
+      if (!slot.empty() && slot.fingerprint() == hash.fingerprint()) return true;
+    }
+    const BucketHeader header{LoadAcquire(&bucket->header.bits)};
+    if (header.link() == 0) return false;
+    bucket = BucketAt(segment + layout::OverflowOffset(header.link()));
+  }
+  return false;
+}
+
 IndexUsage Index::Usage() const {
   return {segment_count_.load(std::memory_order_relaxed), splits_.load(std::memory_order_relaxed),
           overflow_buckets_.load(std::memory_order_relaxed)};
@@ -284,6 +300,21 @@ bool ChangeScope::Find(std::string_view key) {
       }
     }
     tail_ = bucket;
+    if (bucket->header.link() == 0) return false;
+    bucket = index_.BucketAt(segment_ + layout::OverflowOffset(bucket->header.link()));
+  }
+}
+
+bool ChangeScope::FindHash() {
+  for (Bucket* bucket = primary_;;) {
+    for (uint32_t i = 0; i < layout::kSlotsPerBucket; ++i) {
+      const Slot slot = bucket->slots[i];
+      if (slot.empty() || slot.fingerprint() != hash_.fingerprint()) continue;
+      if (index_.HashOfItem(slot) != hash_) continue;
+      slot_word_ = SlotWord(bucket, i);
+      found_in_ = bucket;
+      return true;
+    }
     if (bucket->header.link() == 0) return false;
     bucket = index_.BucketAt(segment_ + layout::OverflowOffset(bucket->header.link()));
   }

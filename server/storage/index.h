@@ -65,6 +65,10 @@ class Index {
     }
   }
 
+  // Whether a key with this hash seems to be there, by a look at the buckets' fingerprints without
+  // locks: wrong now and then in both directions.
+  bool MayContain(layout::KeyHash hash) const;
+
   // Splits the segment of `hash`, unless its depth is not `depth` any more because somebody else
   // has split it. ResourceExhausted if there is no memory for a segment or the directory is full;
   // then nothing has changed. The caller holds no bucket.
@@ -128,6 +132,8 @@ class ChangeScope {
   // Looks for the key's item. After true, slot() and what follows it may be used.
   bool Find(std::string_view key);
 
+  // Looks for an item with the scope's hash, whatever its key. True and false as from Find.
+  bool FindHash();
   // Looks for the slot that names the block at `offset`. True and false as from Find.
   bool FindBlock(uint64_t offset);
 

@@ -5,13 +5,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/macros.h"
 #include "common/base/relaxed_copy.h"
 #include "common/base/sizes.h"
 #include "server/storage/allocator.h"
 #include "server/storage/compactor.h"
+#include "server/storage/eviction.h"
+#include "server/storage/expiry.h"
 #include "server/storage/index.h"
 #include "server/storage/item_parts.h"
+#include "server/storage/ordered_index.h"
 #include "server/storage/publish.h"
 #include "server/storage/store_worker.h"
 
@@ -41,12 +45,11 @@ PreparedPut::PreparedPut(PreparedPut&& other) noexcept { *this = std::move(other
 PreparedPut& PreparedPut::operator=(PreparedPut&& other) noexcept {
   std::swap(store_, other.store_);
   std::swap(worker_, other.worker_);
-  std::swap(flags_, other.flags_);
   std::swap(key_len_, other.key_len_);
   std::swap(value_len_, other.value_len_);
   std::swap(sealed_, other.sealed_);
   std::swap(body_check_, other.body_check_);
-  std::swap(condition_, other.condition_);
+  std::swap(options_, other.options_);
   std::swap(slot_, other.slot_);
   std::swap(hash_, other.hash_);
   return *this;
@@ -68,7 +71,20 @@ Store::Store(Region region, const StoreOptions& options)
       options_(options),
       allocator_(std::make_unique<Allocator>(region_, options.workers + 1)),
       compactor_(std::make_unique<Compactor>(*this, *allocator_)),
-      workers_(std::make_unique<Worker[]>(static_cast<size_t>(options.workers + 1))) {}
+      expiry_(std::make_unique<Expiry>(options.expiry_tick_ns, MonotonicNanos(),
+                                       options.wake_for_expiry)),
+      workers_(std::make_unique<Worker[]>(static_cast<size_t>(options.workers + 1))),
+      listeners_{expiry_.get()} {
+  if (options.ordered_index) {
+    ordered_index_ = std::make_unique<OrderedIndex>(region_);
+    listeners_.push_back(ordered_index_.get());
+  }
+  if (options.evict) {
+    eviction_ = std::make_unique<Eviction>(
+        region_.size(), [this](KeyHash hash) { return index_->MayContain(hash); });
+    listeners_.push_back(eviction_.get());
+  }
+}
 
 Store::~Store() = default;
 
@@ -122,7 +138,7 @@ absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,
   const uint64_t body_check = layout::BodyCheck(staged + kBodyOffset, size - kBodyOffset, seed);
   {
     ChangeScope scope(*index_, hash);
-    const bool found = scope.Find(key);
+    const bool found = Find(scope, worker, hash, key);
     if (options.condition.require != Require::kNothing) {
       const PutResult present = Present(scope, found, options.condition);
       if (present.outcome != Outcome::kDone) return present;
@@ -135,6 +151,7 @@ absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,
           layout::HeaderCheck(header, scope.slot().offset(), seed), body_check);
       uint8_t* block = scope.block();
       OverwriteInPlace(block, check, [=] { CopyToShared(block + 8, staged + 8, size - 8); });
+      SetDue(hash, scope.slot().offset(), options);
       scope.Release();
       workers_[static_cast<size_t>(worker)].live_bytes.Add(value.size() - old_value_len);
       return PutResult{header.version, true};
@@ -172,10 +189,11 @@ bool Store::PutOverOld(int worker, KeyHash hash, std::string_view key,
   if (size_class == layout::kRunClass) return false;
   const uint64_t body_check = BodyCheckOfParts(KeyBytes(key), value, region_.hash_seed());
   ChangeScope scope(*index_, hash);
-  const bool found = scope.Find(key);
+  const bool found = Find(scope, worker, hash, key);
   *result = Present(scope, found, options.condition);
   if (result->outcome != Outcome::kDone) return true;
   if (!found || scope.slot().size_class() != size_class) return false;
+  SetDue(hash, scope.slot().offset(), options);
   *result = OverwriteFound(scope, worker, 0, value, options.flags, body_check);
   return true;
 }
@@ -222,8 +240,7 @@ absl::StatusOr<PreparedPut> Store::PrepareBlock(int worker, KeyHash hash, std::s
   PreparedPut put;
   put.store_ = this;
   put.worker_ = worker;
-  put.flags_ = options.flags;
-  put.condition_ = options.condition;
+  put.options_ = options;
   put.key_len_ = static_cast<uint16_t>(key.size());
   put.value_len_ = static_cast<uint32_t>(value_len);
   put.slot_ = layout::Slot::Make(hash.fingerprint(), block.size_class, block.offset);
@@ -266,12 +283,12 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
   Worker& worker = workers_[static_cast<size_t>(put.worker_)];
   uint8_t* block = region_.At(put.slot_.offset());
   const std::string_view key(AsChars(block) + kBodyOffset, put.key_len_);
-  ItemHeader header = MakeHeader(0, put.key_len_, put.value_len_, put.flags_);
+  ItemHeader header = MakeHeader(0, put.key_len_, put.value_len_, put.options_.flags);
   for (int tries = 0;;) {
     ChangeScope scope(*index_, put.hash_);
-    const bool existed = scope.Find(key);
-    if (put.condition_.require != Require::kNothing) {
-      const PutResult present = Present(scope, existed, put.condition_);
+    const bool existed = Find(scope, put.worker_, put.hash_, key);
+    if (put.options_.condition.require != Require::kNothing) {
+      const PutResult present = Present(scope, existed, put.options_.condition);
       if (present.outcome != Outcome::kDone) return present;
     }
     if (!existed && !scope.MakeRoom()) {
@@ -290,6 +307,7 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
         layout::HeaderCheck(header, put.slot_.offset(), region_.hash_seed()), put.body_check_);
     if (!existed) {
       for (ItemListener* listener : listeners_) listener->OnInserted(put.hash_, key, put.slot_);
+      SetDue(put.hash_, put.slot_.offset(), put.options_);
       scope.Insert(put.slot_, check);
       scope.Release();
       worker.items.Add(1);
@@ -300,6 +318,7 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
       const uint32_t old_value_len = scope.item().value_len;
       scope.Replace(put.slot_, check);
       TellMoved(put.hash_, block, old, put.slot_, /*changed=*/true);
+      SetDue(put.hash_, put.slot_.offset(), put.options_);
       scope.Release();
       worker.live_bytes.Add(uint64_t{put.value_len_} - old_value_len);
       put.slot_ = old;  // freed instead, when `put` goes
@@ -326,13 +345,13 @@ absl::StatusOr<GetResult> Store::Get(int worker, std::string_view key, std::stri
 template <typename CopyOut>
 absl::StatusOr<GetResult> Store::GetWith(int worker, std::string_view key, CopyOut copy_out) {
   assert(worker >= 0 && worker <= options_.workers);
-  static_cast<void>(worker);
   VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
   const KeyHash hash = index_->Hash(key);
   index_->Prefetch(hash);
+  Touch(hash);
   GetResult result;
   ChangeScope scope(*index_, hash);
-  if (!scope.Find(key)) return result;
+  if (!Find(scope, worker, hash, key)) return result;
   const ItemHeader header = scope.item();
   result.found = true;
   result.flags = header.flags;
@@ -352,6 +371,8 @@ StoreStats Store::Stats() const {
     stats.live_bytes += worker.live_bytes.value();
     stats.failed_allocations += worker.failed_allocations.value();
     stats.moves += worker.moves.value();
+    stats.expired += worker.expired.value();
+    stats.evicted += worker.evicted.value();
   }
   const IndexUsage index = index_->Usage();
   stats.segments = index.segments;
@@ -360,6 +381,20 @@ StoreStats Store::Stats() const {
   stats.mean_fill =
       static_cast<double>(stats.items) /
       static_cast<double>(index.segments * layout::kBuckets * layout::kSlotsPerBucket);
+
+  const ExpiryStats expiry = expiry_->Stats();
+  stats.timers = expiry.timers;
+  stats.overdue = expiry.overdue;
+  stats.expiry_memory = expiry.memory;
+  if (eviction_ != nullptr) {
+    const EvictionStats eviction = eviction_->Stats();
+    stats.touches = eviction.touches;
+    stats.eviction_memory = eviction.memory;
+  }
+  if (ordered_index_ != nullptr) {
+    stats.ordered_keys = ordered_index_->size();
+    stats.ordered_index_memory = ordered_index_->memory();
+  }
 
   const HeapUsage heap = allocator_->Usage();
   stats.heap_pages = heap.pages;

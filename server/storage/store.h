@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,7 +35,10 @@ class Allocator;
 struct Block;
 class ChangeScope;
 class Compactor;
+class Eviction;
+class Expiry;
 class Index;
+class OrderedIndex;
 class Store;
 
 struct StoreOptions {
@@ -42,6 +46,15 @@ struct StoreOptions {
   int workers = 1;
   // Bytes, at most layout::kMaxValueSize.
   uint64_t max_value_size = 1024 * 1024;
+  // Whether the keys are kept in order too, for scans; costs some 20 bytes of memory a key, outside
+  // the slice.
+  bool ordered_index = false;
+  // Whether items are evicted when the region is full; else changes are refused.
+  bool evict = false;
+  // How exactly times to live are kept; 1 ns or more.
+  int64_t expiry_tick_ns = 100'000'000;
+  // See Expiry: wakes the thread that calls RemoveDue. May be empty.
+  std::function<void()> wake_for_expiry = {};
 };
 
 struct GetResult {
@@ -84,12 +97,11 @@ class PreparedPut {
 
   Store* store_ = nullptr;
   int worker_ = 0;
-  uint16_t flags_ = 0;
   uint16_t key_len_ = 0;
   uint32_t value_len_ = 0;
   bool sealed_ = false;  // body_check_ is known
   uint64_t body_check_ = 0;
-  Condition condition_;
+  PutOptions options_;
   layout::Slot slot_;  // the complete slot: fingerprint, class, offset
   layout::KeyHash hash_;
 };
@@ -148,6 +160,19 @@ class Store {
   absl::StatusOr<DeleteResult> Take(int worker, std::string_view key, std::span<uint8_t> out,
                                     const Condition& condition = {});
 
+  // Sets when the item ends, kNever to take the time away. That is no change of the item: it keeps
+  // its version, and readers notice nothing. A Put sets or takes away the time with the value.
+  absl::StatusOr<ExpireResult> Expire(int worker, std::string_view key, int64_t due_ns);
+  absl::StatusOr<ExpireResult> Due(int worker, std::string_view key);
+  // Removes up to `most` items whose time is over. An item is removed before, too, by an operation
+  // that comes upon it. Returns how many were looked at. One thread at a time.
+  size_t RemoveDue(int worker, int64_t now_ns, size_t most);
+  Expiry& expiry() { return *expiry_; }
+  // A key with this hash was read: a hint for eviction, if there is any. From any thread.
+  void Touch(layout::KeyHash hash);
+  // Null without StoreOptions::ordered_index.
+  const OrderedIndex* ordered_index() const { return ordered_index_.get(); }
+
   // Has the listener told of all changes from now on; before the store is used by any thread. It
   // must outlive the store.
   void AddListener(ItemListener* listener) { listeners_.push_back(listener); }
@@ -204,6 +229,9 @@ class Store {
   absl::StatusOr<DeleteResult> DeleteIf(int worker, std::string_view key,
                                         const Condition& condition,
                                         absl::FunctionRef<bool(ValueBytes)> take);
+  bool Find(ChangeScope& scope, int worker, layout::KeyHash hash, std::string_view key);
+  void SetDue(layout::KeyHash hash, uint64_t offset, const PutOptions& options);
+  uint64_t EvictOne(int worker);
   void RemoveFound(ChangeScope& scope, int worker, layout::KeyHash hash);
   absl::StatusOr<PutResult> Edit(int worker, std::string_view key, const Condition& condition,
                                  absl::FunctionRef<Outcome(bool found, ValueBytes, Edited*)> edit);
@@ -221,6 +249,9 @@ class Store {
   std::unique_ptr<Allocator> allocator_;
   std::unique_ptr<Index> index_;
   std::unique_ptr<Compactor> compactor_;
+  std::unique_ptr<Expiry> expiry_;
+  std::unique_ptr<OrderedIndex> ordered_index_;
+  std::unique_ptr<Eviction> eviction_;
   std::unique_ptr<Worker[]> workers_;  // the maintenance worker's last
   std::vector<ItemListener*> listeners_;
 };

@@ -64,7 +64,7 @@ absl::StatusOr<DeleteResult> Store::DeleteIf(int worker, std::string_view key,
   index_->Prefetch(hash);
   ChangeScope scope(*index_, hash);
   DeleteResult result;
-  if (!scope.Find(key)) {
+  if (!Find(scope, worker, hash, key)) {
     result.outcome = Outcome::kAbsent;
     return result;
   }
@@ -149,7 +149,7 @@ absl::StatusOr<PutResult> Store::Edit(
     Edited edited;
     {
       ChangeScope scope(*index_, hash);
-      old.found = scope.Find(key);
+      old.found = Find(scope, worker, hash, key);
       if (old.found) old.header = scope.item();
       PutResult present = {old.header.version, old.found,
                            Judge(condition, old.found, old.header.version)};
@@ -197,6 +197,7 @@ absl::StatusOr<PreparedPut> Store::PrepareEdited(int worker, KeyHash hash, std::
   const uint64_t keep = old.kept(edited);
   PutOptions options;
   options.flags = old.header.flags;
+  options.keep_due = true;
   options.condition =
       old.found ? Condition{Require::kVersion, old.header.version} : Condition{Require::kAbsent, 0};
   VERBENA_ASSIGN_OR_RETURN(PreparedPut put,

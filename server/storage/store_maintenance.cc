@@ -2,8 +2,12 @@
 #include <cassert>
 #include <cstring>
 
+#include "common/base/clock.h"
+#include "common/base/macros.h"
 #include "common/base/relaxed_copy.h"
 #include "server/storage/allocator.h"
+#include "server/storage/eviction.h"
+#include "server/storage/expiry.h"
 #include "server/storage/index.h"
 #include "server/storage/item_parts.h"
 #include "server/storage/publish.h"
@@ -85,7 +89,87 @@ bool Store::RemoveItemIf(int worker, KeyHash hash, uint64_t offset,
   return true;
 }
 
-// Removes the item that `scope` has found, releases the scope and frees the block.
+// Finds the key's item. One whose time is over is removed: it is not there for any operation that
+// comes after, whoever looks first.
+bool Store::Find(ChangeScope& scope, int worker, KeyHash hash, std::string_view key) {
+  if (!scope.Find(key)) return false;
+  if (expiry_->empty() || !expiry_->IsOver(hash, scope.slot().offset(), MonotonicNanos())) {
+    return true;
+  }
+  RemoveFound(scope, worker, hash);
+  workers_[static_cast<size_t>(worker)].expired.Add(1);
+  return scope.Find(key);  // it is not there, and the scope has looked where there is room
+}
+
+// Gives the item in the block at `offset` the time that a change has for it. Under its lock.
+void Store::SetDue(KeyHash hash, uint64_t offset, const PutOptions& options) {
+  if (options.keep_due) return;
+  if (options.due_ns != kNever) {
+    expiry_->Set(hash, offset, options.due_ns);
+  } else if (!expiry_->empty()) {
+    expiry_->Clear(hash, offset);
+  }
+}
+
+absl::StatusOr<ExpireResult> Store::Expire(int worker, std::string_view key, int64_t due_ns) {
+  VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
+  const KeyHash hash = index_->Hash(key);
+  ChangeScope scope(*index_, hash);
+  ExpireResult result;
+  result.found = Find(scope, worker, hash, key);
+  if (!result.found) return result;
+  const uint64_t offset = scope.slot().offset();
+  result.version = scope.item().version;
+  result.due_ns = expiry_->DueOf(hash, offset).value_or(kNever);
+  PutOptions options;
+  options.due_ns = due_ns;
+  SetDue(hash, offset, options);
+  return result;
+}
+
+absl::StatusOr<ExpireResult> Store::Due(int worker, std::string_view key) {
+  VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
+  const KeyHash hash = index_->Hash(key);
+  ChangeScope scope(*index_, hash);
+  ExpireResult result;
+  result.found = Find(scope, worker, hash, key);
+  if (!result.found) return result;
+  result.version = scope.item().version;
+  result.due_ns = expiry_->DueOf(hash, scope.slot().offset()).value_or(kNever);
+  return result;
+}
+
+size_t Store::RemoveDue(int worker, int64_t now_ns, size_t most) {
+  std::vector<Expiry::DueItem> items;
+  expiry_->TakeDue(now_ns, most, &items);
+  for (const Expiry::DueItem& item : items) {
+    const bool removed = RemoveItemIf(worker, item.hash, item.offset, [&] {
+      return expiry_->IsOver(item.hash, item.offset, now_ns);
+    });
+    if (removed) workers_[static_cast<size_t>(worker)].expired.Add(1);
+  }
+  return items.size();
+}
+
+void Store::Touch(KeyHash hash) {
+  if (eviction_ != nullptr) eviction_->Touch(hash);
+}
+
+// Evicts an item. Returns the bytes of its block, 0 if there is none that can go. The caller holds
+// no bucket.
+uint64_t Store::EvictOne(int worker) {
+  while (const std::optional<KeyHash> hash = eviction_->NextVictim()) {
+    ChangeScope scope(*index_, *hash);
+    if (!scope.FindHash()) continue;  // deleted since
+    const uint64_t bytes = scope.item().size();
+    RemoveFound(scope, worker, *hash);
+    workers_[static_cast<size_t>(worker)].evicted.Add(1);
+    return bytes;
+  }
+  return 0;
+}
+
+// Removes the item that `scope` has found and frees the block. The scope holds its lock still.
 void Store::RemoveFound(ChangeScope& scope, int worker, KeyHash hash) {
   const layout::Slot old = scope.slot();
   const uint8_t* const block = scope.block();
@@ -93,7 +177,6 @@ void Store::RemoveFound(ChangeScope& scope, int worker, KeyHash hash) {
   scope.Remove();
   const std::string_view key(reinterpret_cast<const char*>(block) + sizeof(header), header.key_len);
   for (ItemListener* listener : listeners_) listener->OnRemoved(hash, key, old);
-  scope.Release();
   allocator_->Free(worker, {old.offset(), old.size_class()});
   Worker& own = workers_[static_cast<size_t>(worker)];
   own.items.Add(~uint64_t{0});

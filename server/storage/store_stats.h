@@ -45,8 +45,18 @@ struct StoreStats {
   uint64_t splits = 0;
   uint64_t overflow_buckets = 0;    // in use
   uint64_t failed_allocations = 0;  // changes refused for want of memory
-  uint64_t moves = 0;               // of items to other blocks, with no change
-  double mean_fill = 0;             // items / slots of all primary buckets
+  uint64_t expired = 0;             // items removed when their time was over
+  uint64_t timers = 0;              // items that have a time to live
+  uint64_t evicted = 0;
+  uint64_t touches = 0;               // reads that clients have told of
+  uint64_t eviction_memory = 0;       // bytes outside the slice, at most
+  uint64_t ordered_keys = 0;          // in the ordered index
+  uint64_t ordered_index_memory = 0;  // bytes outside the slice
+  uint64_t overdue = 0;               // of these, found due and not yet removed
+  uint64_t expiry_memory = 0;         // bytes outside the slice
+
+  uint64_t moves = 0;    // of items to other blocks, with no change
+  double mean_fill = 0;  // items / slots of all primary buckets
 };
 
 }  // namespace verbena::storage

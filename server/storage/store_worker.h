@@ -32,6 +32,8 @@ struct alignas(128) Store::Worker {
   WorkerCounter items;
   WorkerCounter live_bytes;
   WorkerCounter failed_allocations;
+  WorkerCounter expired;
+  WorkerCounter evicted;
   WorkerCounter moves;  // of items to other blocks by MoveItem
   alignas(64) std::array<uint8_t, kMaxStaged> staging;
 };

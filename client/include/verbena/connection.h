@@ -40,8 +40,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -72,6 +74,23 @@ struct Condition {
 
 struct PutOptions {
   Condition condition = {};
+  // How long the key stays, 1 ms to 100 years, counted from when the server makes the change; it
+  // goes at most the server's --expiry_tick later. Not set: for ever, also where it had a time.
+  std::optional<std::chrono::milliseconds> ttl = {};
+};
+
+// Which keys to scan, in the order of their bytes.
+struct ScanRange {
+  std::string_view start = {};   // the first key, which need not exist; empty: from the beginning
+  bool after = false;            // begin behind `start`, with the next key
+  std::string_view prefix = {};  // only keys that begin so
+  bool keys_only = false;        // no values and versions
+};
+
+struct ScanItem {
+  std::string key;
+  std::string value;
+  uint64_t version = 0;
 };
 
 // What a change did. With an error that says that it could not be made of the key as it is
@@ -169,6 +188,20 @@ class Connection {
   // gets it. `*value` is unspecified on errors. A value that does not fit a message is got with
   // READs and then deleted if it is still the same; Aborted if it changed each time meanwhile.
   absl::Status GetAndDelete(std::string_view key, std::string* value, uint64_t* version = nullptr);
+  // Gives the key a time to live from now, in place of the one it had. The value and its version
+  // stay as they are. ChangeResult::existed tells whether it had a time before. (A Put sets or
+  // takes away the time with the value; Add and Append keep it.)
+  absl::StatusOr<ChangeResult> Expire(std::string_view key, std::chrono::milliseconds ttl);
+  // Takes the time to live away.
+  absl::StatusOr<ChangeResult> Persist(std::string_view key);
+  // How long the key stays still, rounded up; nullopt: for ever.
+  absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
+  // Replaces `*items` by the first keys of the range, at most `limit` of them, with their values.
+  // The server names the keys and this client READs the values. No snapshot: each value was its
+  // key's at some time during the call; keys that come or go meanwhile may be in it or not.
+  // Unimplemented if the server runs with --ordered_index=off. On errors `*items` has what was
+  // found before.
+  absl::Status Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items);
   // A round trip to a server worker.
   absl::Status Ping();
   // What the server says of itself: one JSON object (docs/operations.md names its members).
@@ -187,6 +220,9 @@ class Connection {
   absl::Status SubmitAppend(std::string_view key, std::string_view suffix, ChangeCallback callback,
                             const Condition& condition = {});
   absl::Status SubmitGetAndDelete(std::string_view key, GetCallback callback);
+  absl::Status SubmitExpire(std::string_view key, std::chrono::milliseconds ttl,
+                            ChangeCallback callback);
+  absl::Status SubmitPersist(std::string_view key, ChangeCallback callback);
 
   // Sends what was submitted, takes what has completed and runs callbacks; never blocks. Returns
   // the number of callbacks run. (With nothing in flight, too: so an idle connection learns that

@@ -299,7 +299,6 @@ TEST(Messages, FixedValuesOutOfRange) {
   EXPECT_TRUE(names(with(&Welcome::max_message, 255U), "max_message"));
   EXPECT_TRUE(names(with(&Welcome::eager_limit, 8193U), "eager_limit"));
   EXPECT_TRUE(names(with(&Welcome::window, uint16_t{0}), "window"));
-  EXPECT_TRUE(names(with(&Welcome::reserved, 1U), "reserved"));
   EXPECT_TRUE(names(DecodeLocation(AsValue(Location{0, 1})).status(), "slot"));
   const std::string_view value = AsValue(good);
   for (size_t size = 0; size < value.size(); ++size) {
