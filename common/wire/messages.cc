@@ -397,8 +397,8 @@ absl::StatusOr<std::optional<Result>> ResponseReader::Next() {
   }
   Result result;
   result.header = LoadAs<ResultHeader>(rest_.data());
-  if (result.header.code > static_cast<uint16_t>(ResultCode::kOverflow)) {
-    return Wrong(kWhat, "code", result.header.code, "0 to 11");
+  if (result.header.code > static_cast<uint16_t>(ResultCode::kUnsupported)) {
+    return Wrong(kWhat, "code", result.header.code, "0 to 12");
   }
   if (result.header.flags != 0) return Wrong(kWhat, "flags", result.header.flags, "0");
   VERBENA_ASSIGN_OR_RETURN(

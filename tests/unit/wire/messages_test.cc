@@ -395,7 +395,7 @@ TEST(Messages, FieldsOutOfRange) {
   EXPECT_TRUE(says(ReadRequest(with(request, 6, {5, 0})).status(), "wanted 32"));
   EXPECT_TRUE(says(ReadRequest(with(request, 6, {3, 0})).status(), "after the last operation"));
   EXPECT_TRUE(says(ReadRequest(with(request, 24, {0})).status(), "code is 0"));
-  EXPECT_TRUE(says(ReadRequest(with(request, 24, {9})).status(), "code is 9"));
+  EXPECT_TRUE(says(ReadRequest(with(request, 24, {13})).status(), "code is 13"));
   // A version that is expected goes with the flag for it.
   EXPECT_TRUE(
       says(ReadRequest(with(request, 25, {0})).status(), "expected is 1230066625199609624"));
@@ -406,7 +406,7 @@ TEST(Messages, FieldsOutOfRange) {
   EXPECT_TRUE(says(ReadResponse(with(response, 4, {1})).status(), "kind is 1"));
   EXPECT_TRUE(says(ReadResponse(with(response, 6, {1, 1})).status(), "count is 257"));
   EXPECT_TRUE(says(ReadResponse(with(response, 8, {0, 0})).status(), "grant is 0"));
-  EXPECT_TRUE(says(ReadResponse(with(response, 24, {12, 0})).status(), "code is 12"));
+  EXPECT_TRUE(says(ReadResponse(with(response, 24, {13, 0})).status(), "code is 13"));
   EXPECT_TRUE(says(ReadResponse(with(response, 26, {1, 0})).status(), "flags is 1"));
   EXPECT_TRUE(says(ReadResponse(with(response, 6, {0, 0})).status(), "after the last result"));
 }
@@ -426,7 +426,21 @@ TEST(Messages, FlagsOfEachCode) {
     return Exactly(buffer.bytes(), writer.size());
   };
   const std::vector<std::vector<unsigned>> allowed = {
-      {}, {0}, {0}, {0}, {0, 1, 2, 3, 4, 5, 8, 9}, {0, 8, 16, 24}, {0}, {0, 4, 8}, {0, 4, 8}};
+      {},
+      {0},
+      {0},
+      {0},
+      {0, 1, 2, 3, 4, 5, 8, 9, 32, 33, 34, 35, 36, 37, 40, 41},
+      {0, 8, 16, 24},
+      {0},
+      {0, 4, 8},
+      {0, 4, 8},
+      {0},
+      {0},
+      {0, 64},
+      {0},
+      {},
+      {0}};
   for (unsigned code = 0; code < 16; ++code) {
     for (unsigned flags = 0; flags < 256; ++flags) {
       const std::vector<unsigned> good =
@@ -438,6 +452,38 @@ TEST(Messages, FlagsOfEachCode) {
   const absl::Status two = ReadRequest(request(4, kOpIfAbsent | kOpIfVersion)).status();
   EXPECT_NE(two.message().find("flags is 10, wanted one condition"), absl::string_view::npos)
       << two;
+}
+
+TEST(Messages, ScanEntries) {
+  Buffer buffer(64);
+  size_t used = 0;
+  EXPECT_TRUE(AppendFoundKey({"key", 0x1234}, buffer.bytes(), &used));
+  EXPECT_EQ(used, 24U);
+  EXPECT_FALSE(AppendFoundKey({"a key that does not fit any more", 1}, buffer.bytes(), &used));
+  EXPECT_TRUE(AppendFoundKey({"12345678", 5}, buffer.bytes(), &used));
+  EXPECT_EQ(used, 48U);
+  const std::string bytes(reinterpret_cast<const char*>(buffer.bytes().data()), used);
+  std::string_view rest = bytes;
+  EXPECT_EQ((*TakeFoundKey(&rest))->key, "key");
+  const auto second = *TakeFoundKey(&rest);
+  EXPECT_EQ(second->key, "12345678");
+  EXPECT_EQ(second->slot, 5U);
+  EXPECT_FALSE(TakeFoundKey(&rest)->has_value());
+  // Cut anywhere, and with each byte of the first header changed.
+  for (size_t size = 1; size < 24; ++size) {
+    std::string_view cut = std::string_view(bytes).substr(0, size);
+    EXPECT_FALSE(TakeFoundKey(&cut).ok()) << size;
+  }
+  for (size_t at = 9; at < sizeof(ScanEntry); ++at) {
+    std::string changed = bytes;
+    changed[at] = 1;
+    std::string_view view = changed;
+    EXPECT_FALSE(TakeFoundKey(&view).ok()) << at;
+  }
+  std::string no_slot = bytes;
+  no_slot[0] = no_slot[1] = 0;
+  std::string_view view = no_slot;
+  EXPECT_FALSE(TakeFoundKey(&view).ok());
 }
 
 TEST(Messages, EmptyResponseCarriesAGrantOnly) {
@@ -554,10 +600,10 @@ TEST(Messages, RandomRoundTrips) {
 }
 
 TEST(Messages, ResultCodesHaveNames) {
-  for (uint16_t code = 0; code <= 11; ++code) {
+  for (uint16_t code = 0; code <= 12; ++code) {
     EXPECT_STRNE(ResultCodeName(static_cast<ResultCode>(code)), "unknown result");
   }
-  EXPECT_STREQ(ResultCodeName(static_cast<ResultCode>(12)), "unknown result");
+  EXPECT_STREQ(ResultCodeName(static_cast<ResultCode>(13)), "unknown result");
 }
 
 }  // namespace
