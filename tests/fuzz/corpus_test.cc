@@ -113,7 +113,7 @@ TEST(FuzzCorpus, Response) { RunTarget("response", Response); }
 TEST(FuzzCorpus, Values) { RunTarget("values", Values); }
 TEST(FuzzCorpus, Slice) { RunTarget("slice", Slice); }
 TEST(FuzzCorpus, Reader) { RunTarget("reader", Reader, 50'000); }
-TEST(FuzzCorpus, SoftSetup) { RunTarget("softsetup", SoftSetup, 2'000); }
+TEST(FuzzCorpus, SoftSetup) { RunTarget("softsetup", SoftSetup, 10'000); }
 
 }  // namespace
 }  // namespace verbena::fuzz
