@@ -13,9 +13,11 @@ namespace {
 // Room for more than one block is made at first, so that not each allocation searches.
 constexpr uint64_t kBatchBytes = 256 * kKiB;
 // Bounds of what an allocation does before it fails: windows, and bytes besides what it asks for.
+// More windows where a large piece is needed, which many small ones have to make way for.
 constexpr int kMostWindows = 12;
+constexpr int kMostWindowsForLarge = 48;
 constexpr int kSlabsAtOnce = 4;
-constexpr uint64_t kMostMoved = 8 * kMiB;
+constexpr uint64_t kMostMoved = 16 * kMiB;
 // So much must have been freed before what was in vain is tried again, and this part of the heap.
 constexpr uint64_t kRetryAfter = 64 * kKiB;
 constexpr uint64_t kRetryAfterPart = 1024;
@@ -56,7 +58,8 @@ bool Compactor::Try(int worker, Goal goal, uint64_t bytes) {
   if (IsHopeless(goal, bytes)) return false;
   PageHeap& heap = allocator_.heap();
   uint64_t moved = 0;
-  for (int i = 0; i < kMostWindows && moved < kMostMoved + 2 * bytes; ++i) {
+  const int most = bytes > kBatchBytes / 4 && goal != kBatch ? kMostWindowsForLarge : kMostWindows;
+  for (int i = 0; i < most && moved < kMostMoved + 2 * bytes; ++i) {
     const HeapWindow window = goal == kPages ? heap.IsolatePages(bytes) : heap.IsolateParts(bytes);
     if (window && Empty(worker, window, moved)) {
       successes_.fetch_add(1, std::memory_order_relaxed);

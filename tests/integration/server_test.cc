@@ -73,8 +73,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlag{"--window=1025", "1 to 1024"}, BadFlag{"--srq_depth=1", "2 (--window and 1) to"},
         BadFlag{"--max_connections=70000", "0 to 65535"},
         BadFlag{"--max_value_size=2GiB", "1B to 1GiB"}, BadFlag{"--max_value_size=0", "1B to 1GiB"},
-        BadFlag{"--poll_us=-1", "0 to 1000000"}, BadFlag{"--log_level=loud", "trace, debug"},
-        BadFlag{"--drain_seconds=-1", "0 to 3600"}, BadFlag{"--listen=127.0.0.1", "no port"},
+        BadFlag{"--compaction_rate=2TiB", "0B to 1TiB"},
+        BadFlag{"--compaction_rate=fast", "not a size"}, BadFlag{"--poll_us=-1", "0 to 1000000"},
+        BadFlag{"--log_level=loud", "trace, debug"}, BadFlag{"--drain_seconds=-1", "0 to 3600"},
+        BadFlag{"--listen=127.0.0.1", "no port"},
         BadFlag{"--listen=127.0.0.1:70000", "0 to 65535"}));
 
 TEST(ServerStart, ArgumentsThatAreNoFlagsAreRefused) {

@@ -97,7 +97,7 @@ TEST_F(CompactorTest, NothingIsGivenOutOfAWindow) {
 }
 
 TEST_F(CompactorTest, SparsePagesAreEmptiedUntilEnoughIsFree) {
-  const int count = Fill(0, 200);
+  const int count = Fill(0, 1000);
   EXPECT_EQ(compactor().Step(worker()), 0u) << "there is nothing to gain";
   for (int i = 0; i < count; ++i) {
     if (i % 4 != 0) Delete(i);
@@ -111,7 +111,7 @@ TEST_F(CompactorTest, SparsePagesAreEmptiedUntilEnoughIsFree) {
   EXPECT_GT(counters().windows_emptied, 0u);
   EXPECT_EQ(counters().given_up, 0u);
   EXPECT_FALSE(store_->allocator().heap().IsSparse());
-  for (int i = 0; i < count; i += 4) ExpectValue(i, 200);
+  for (int i = 0; i < count; i += 4) ExpectValue(i, 1000);
 }
 
 // No page is free, and one value in four is left.
@@ -175,9 +175,9 @@ TEST_F(CompactorTest, PreparedBlocksStay) {
   // A few in each slab, and nothing else in the end.
   std::vector<PreparedPut> prepared;
   int count = 0;
-  while (store_->Put(0, absl::StrCat("key", count), AsBytes(ValueOf(count, 200))).ok()) {
-    if (++count % 64 != 0) continue;
-    const std::string value = ValueOf(static_cast<int>(prepared.size()), 200);
+  while (store_->Put(0, absl::StrCat("key", count), AsBytes(ValueOf(count, 1000))).ok()) {
+    if (++count % 16 != 0) continue;
+    const std::string value = ValueOf(static_cast<int>(prepared.size()), 1000);
     absl::StatusOr<PreparedPut> put =
         store_->PreparePut(0, absl::StrCat("p", prepared.size()), AsBytes(value));
     if (put.ok()) prepared.push_back(*std::move(put));
@@ -201,7 +201,7 @@ TEST_F(CompactorTest, PreparedBlocksStay) {
   std::string value;
   for (size_t i = 0; i < offsets.size(); ++i) {
     ASSERT_TRUE(store_->Get(0, absl::StrCat("p", i), &value)->found);
-    ASSERT_EQ(value, ValueOf(static_cast<int>(i), 200));
+    ASSERT_EQ(value, ValueOf(static_cast<int>(i), 1000));
   }
 }
 
