@@ -56,6 +56,10 @@ DEFINE_string(
 DEFINE_string(expiry_tick, "100ms",
               "how exactly times to live are kept, 1ms to 60s: an item goes at most so long after "
               "its time");
+DEFINE_string(eviction, "none",
+              "what happens when the region is full: none (changes are refused, and everything "
+              "stays) or s3fifo (keys that are read least go; the clients report a sample of their "
+              "GETs for it); clock is taken for s3fifo");
 DEFINE_string(ordered_index, "on",
               "on or off: keeps the keys in order for scans, which costs some 20 bytes of memory a "
               "key outside the region");
@@ -89,12 +93,11 @@ Sizes take B, KiB, MiB, GiB, TiB. --flagfile=FILE reads flags from a file, one a
 Flags:
 )";
 
-constexpr const char* kShown[] = {"listen",        "fabric",          "memory",
-                                  "workers",       "window",          "srq_depth",
-                                  "srq",           "max_connections", "max_value_size",
-                                  "ordered_index", "expiry_tick",     "compaction_rate",
-                                  "poll_us",       "huge_pages",      "drain_seconds",
-                                  "log_level",     "port_file"};
+constexpr const char* kShown[] = {
+    "listen",        "fabric",      "memory",          "workers",        "window",
+    "srq_depth",     "srq",         "max_connections", "max_value_size", "eviction",
+    "ordered_index", "expiry_tick", "compaction_rate", "poll_us",        "huge_pages",
+    "drain_seconds", "log_level",   "port_file"};
 
 void PrintHelp() {
   std::fputs(kIntroduction, stdout);
@@ -153,6 +156,9 @@ absl::Status CheckNumbers() {
     return OutOfRange(
         "srq_depth", FLAGS_srq_depth,
         absl::StrCat(least, " (--window and ", margin, ") to ", net::kMaxReceives, ", or 0"));
+  }
+  if (FLAGS_eviction != "none" && FLAGS_eviction != "s3fifo" && FLAGS_eviction != "clock") {
+    return OutOfRange("eviction", FLAGS_eviction, "none, s3fifo or clock");
   }
   if (FLAGS_ordered_index != "on" && FLAGS_ordered_index != "off") {
     return OutOfRange("ordered_index", FLAGS_ordered_index, "on or off");
@@ -216,6 +222,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(int* argc, char*** argv) {
   VERBENA_ASSIGN_OR_RETURN(
       line.config.compaction_rate,
       SizeFlag("compaction_rate", FLAGS_compaction_rate, 0, kMaxCompactionRate));
+  line.config.evict = FLAGS_eviction != "none";
   line.config.ordered_index = FLAGS_ordered_index == "on";
   VERBENA_ASSIGN_OR_RETURN(line.config.expiry_tick_ns, ExpiryTickFlag());
   VERBENA_ASSIGN_OR_RETURN(line.config.connect, verbs::ConnectOptionsFromFlags());

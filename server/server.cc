@@ -114,11 +114,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
                             .max_value_size = config.max_value_size,
                             .max_key_size = layout::kMaxKeySize,
                             .layout_version = layout::kLayoutVersion,
-                            .features = config.ordered_index ? wire::kFeatureScans : 0};
+                            .features = (config.ordered_index ? wire::kFeatureScans : 0) |
+                                        (config.evict ? wire::kFeatureTouches : 0)};
   const storage::StoreOptions store_options = {
       .workers = static_cast<int>(config.queues.workers),
       .max_value_size = config.max_value_size,
       .ordered_index = config.ordered_index,
+      .evict = config.evict,
       .expiry_tick_ns = config.expiry_tick_ns,
       .wake_for_expiry = [raw = server.get()] { raw->maintenance_->Wake(); }};
   VERBENA_ASSIGN_OR_RETURN(server->store_,

@@ -34,6 +34,7 @@ struct ServerConfig {
   // Bytes that compaction moves in a second in the background; 0: only when memory is short.
   uint64_t compaction_rate = uint64_t{256} << 20;
   bool ordered_index = true;
+  bool evict = false;  // items, when the region is full
   int64_t expiry_tick_ns = 100'000'000;
   net::QueueOptions queues;
   verbs::ConnectOptions connect;

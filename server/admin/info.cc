@@ -191,6 +191,10 @@ std::string InfoJson(const InfoSources& sources) {
   info["heap"] = HeapJson(stats);
   info["compaction"] = CompactionJson(stats.compaction);
   info["failed_allocations"] = stats.failed_allocations;
+  info["eviction"] = {{"enabled", sources.store.evicts()},
+                      {"evicted", stats.evicted},
+                      {"touches", stats.touches},
+                      {"memory_bytes", stats.eviction_memory}};
   info["expiry"] = {{"timers", stats.timers},
                     {"overdue", stats.overdue},
                     {"expired", stats.expired},

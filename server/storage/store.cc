@@ -225,6 +225,7 @@ Block Store::AllocateBlock(int worker, uint64_t bytes) {
   for (int i = 0; i < kMostTries && !block && compactor_->MakeRoom(worker, bytes); ++i) {
     block = allocator_->Allocate(worker, bytes);
   }
+  if (!block && eviction_ != nullptr) block = EvictFor(worker, bytes);
   return block;
 }
 
@@ -296,6 +297,7 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
       scope.Release();
       if (absl::Status split = index_->Split(put.hash_, depth); !split.ok()) {
         if (tries++ < kMostTries && compactor_->MakeRoomForSegment(put.worker_)) continue;
+        if (tries < kMostTries && EvictForSegment(put.worker_)) continue;
         worker.failed_allocations.Add(1);
         return split;
       }

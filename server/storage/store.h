@@ -170,6 +170,7 @@ class Store {
   Expiry& expiry() { return *expiry_; }
   // A key with this hash was read: a hint for eviction, if there is any. From any thread.
   void Touch(layout::KeyHash hash);
+  bool evicts() const { return options_.evict; }
   // Null without StoreOptions::ordered_index.
   const OrderedIndex* ordered_index() const { return ordered_index_.get(); }
 
@@ -232,6 +233,8 @@ class Store {
   bool Find(ChangeScope& scope, int worker, layout::KeyHash hash, std::string_view key);
   void SetDue(layout::KeyHash hash, uint64_t offset, const PutOptions& options);
   uint64_t EvictOne(int worker);
+  Block EvictFor(int worker, uint64_t bytes);
+  bool EvictForSegment(int worker);
   void RemoveFound(ChangeScope& scope, int worker, layout::KeyHash hash);
   absl::StatusOr<PutResult> Edit(int worker, std::string_view key, const Condition& condition,
                                  absl::FunctionRef<Outcome(bool found, ValueBytes, Edited*)> edit);

@@ -5,7 +5,9 @@
 #include "common/base/clock.h"
 #include "common/base/macros.h"
 #include "common/base/relaxed_copy.h"
+#include "common/base/sizes.h"
 #include "server/storage/allocator.h"
+#include "server/storage/compactor.h"
 #include "server/storage/eviction.h"
 #include "server/storage/expiry.h"
 #include "server/storage/index.h"
@@ -19,6 +21,9 @@ namespace {
 
 using layout::ItemHeader;
 using layout::KeyHash;
+
+// Memory that is freed before it is worth moving items together.
+constexpr uint64_t kEvictedBetweenCompactions = 256 * kKiB;
 
 // The check of the same header and body in another place. The body is hashed again only where the
 // XOR of the parts cannot be taken back: 1 stands for 0 as well.
@@ -167,6 +172,37 @@ uint64_t Store::EvictOne(int worker) {
     return bytes;
   }
   return 0;
+}
+
+// Evicts until there is a block for an item of `bytes`. While the mix of sizes stays as it is, the
+// items that go leave blocks of the classes that are wanted; else they are moved together from time
+// to time, so that their memory can be used for other sizes.
+Block Store::EvictFor(int worker, uint64_t bytes) {
+  uint64_t evicted = 0;
+  uint64_t compact_at = bytes + kEvictedBetweenCompactions;
+  for (;;) {
+    const uint64_t freed = EvictOne(worker);
+    evicted += freed;
+    if (const Block block = allocator_->Allocate(worker, bytes); block) return block;
+    if (freed != 0 && evicted < compact_at) continue;
+    if (compactor_->MakeRoom(worker, bytes)) {
+      if (const Block block = allocator_->Allocate(worker, bytes); block) return block;
+    }
+    if (freed == 0) return {};
+    compact_at = evicted + kEvictedBetweenCompactions;
+  }
+}
+
+// A segment takes a page. True if there may be one now.
+bool Store::EvictForSegment(int worker) {
+  if (eviction_ == nullptr) return false;
+  uint64_t evicted = 0;
+  for (uint64_t goal = 2 * layout::kPageSize;; goal *= 2) {
+    uint64_t freed = 1;
+    while (evicted < goal && freed != 0) evicted += freed = EvictOne(worker);
+    if (compactor_->MakeRoomForSegment(worker) || allocator_->Usage().free_pages > 0) return true;
+    if (freed == 0) return false;
+  }
 }
 
 // Removes the item that `scope` has found and frees the block. The scope holds its lock still.

@@ -1,0 +1,80 @@
+// A server that evicts: what clients read by READ, which it does not see, stays.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/integration/fabric_under_test.h"
+#include "tests/integration/process.h"
+#include "verbena/connection.h"
+
+namespace verbena {
+namespace {
+
+using testing::ServerProcess;
+
+TEST(Eviction, KeepsWhatIsReadAndCostsAMessageForAThousandGets) {
+  auto server = ServerProcess::Start({"--memory=16MiB", "--eviction=s3fifo"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  Options options;
+  options.fabric = testing::FabricName();
+  options.connect_timeout = std::chrono::seconds(60);
+  options.operation_timeout = std::chrono::seconds(60);
+  auto connection = Connection::Connect((*server)->address(), options);
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  Connection& client = **connection;
+
+  constexpr int kHot = 50;
+  const auto hot = [](int i) { return "hot-" + std::to_string(i); };
+  const std::string value(4000, 'v');
+  for (int i = 0; i < kHot; ++i) ASSERT_TRUE(client.Put(hot(i), value).ok());
+  uint64_t sends = 0;
+  uint64_t gets = 0;
+  std::string got;
+  // Three times what the region holds.
+  for (int i = 0; i < 12'000; ++i) {
+    const absl::Status put = client.Put("cold-" + std::to_string(i), value).status();
+    ASSERT_TRUE(put.ok()) << put;
+    const uint64_t before = client.stats().sends;
+    for (int k = 0; k < 5; ++k) ASSERT_TRUE(client.Get(hot((i * 5 + k) % kHot), &got).ok()) << i;
+    sends += client.stats().sends - before;
+    gets += 5;
+  }
+  EXPECT_EQ(got, value);
+  EXPECT_TRUE(absl::IsNotFound(client.Get("cold-0", &got)));
+  const auto info = client.Info();
+  ASSERT_TRUE(info.ok());
+  const auto json = nlohmann::json::parse(*info);
+  EXPECT_GT(json["eviction"]["evicted"].get<int>(), 5000);
+  EXPECT_GT(json["eviction"]["touches"].get<uint64_t>(), gets / 32);
+  EXPECT_EQ(json["failed_allocations"].get<int>(), 0);
+  EXPECT_LE(sends, gets / 1000 + 10);
+}
+
+TEST(Eviction, NoneRefusesWritesAndKeepsEverything) {
+  auto server = ServerProcess::Start({"--memory=16MiB", "--eviction=none"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  Options options;
+  options.fabric = testing::FabricName();
+  options.connect_timeout = std::chrono::seconds(60);
+  options.operation_timeout = std::chrono::seconds(60);
+  auto connection = Connection::Connect((*server)->address(), options);
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  const std::string value(100'000, 'v');
+  int stored = 0;
+  absl::Status status;
+  while ((status = (*connection)->Put("key-" + std::to_string(stored), value).status()).ok()) {
+    ++stored;
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_GT(stored, 100);
+  std::string got;
+  for (int i = 0; i < stored; ++i) {
+    ASSERT_TRUE((*connection)->Get("key-" + std::to_string(i), &got).ok()) << i;
+  }
+}
+
+}  // namespace
+}  // namespace verbena

@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/sizes.h"
+#include "server/storage/store.h"
+#include "tests/unit/storage/storage_testing.h"
+
+namespace verbena::storage {
+namespace {
+
+std::unique_ptr<Store> MakeCache(uint64_t size, int workers = 1) {
+  RegionOptions region_options;
+  region_options.name = "cache";
+  region_options.size = size;
+  absl::StatusOr<Region> region = Region::Create(region_options);
+  EXPECT_TRUE(region.ok()) << region.status();
+  StoreOptions options;
+  options.workers = workers;
+  options.max_value_size = size;
+  options.evict = true;
+  return *Store::Create(*std::move(region), options);
+}
+
+class StoreEvictionTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    EXPECT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
+  }
+  absl::Status Put(std::string_view key, uint64_t size) {
+    return store_->Put(0, key, AsBytes(std::string(size, 'v'))).status();
+  }
+  bool Has(std::string_view key) { return store_->Get(0, key, std::span<uint8_t>())->found; }
+
+  std::unique_ptr<Store> store_ = MakeCache(16 * kMiB);
+};
+
+TEST_F(StoreEvictionTest, AFullRegionTakesNewItemsForOldOnes) {
+  for (int i = 0; i < 500'000; ++i) {
+    const absl::Status status = Put(absl::StrCat("key-", i), 100);
+    ASSERT_TRUE(status.ok()) << i << ": " << status;
+  }
+  const StoreStats stats = store_->Stats();
+  EXPECT_EQ(stats.items + stats.evicted, 500'000u);
+  // What is there fills the region.
+  EXPECT_GT(stats.used_bytes, stats.slice_bytes * 17 / 20);
+  EXPECT_TRUE(Has("key-499999"));
+  EXPECT_FALSE(Has("key-100"));
+}
+
+TEST_F(StoreEvictionTest, WhatIsReadStays) {
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(Put(absl::StrCat("hot-", i), 100).ok());
+  for (int i = 0; i < 400'000; ++i) {
+    ASSERT_TRUE(Put(absl::StrCat("cold-", i), 100).ok());
+    store_->Touch(store_->index().Hash(absl::StrCat("hot-", i % 1000)));
+  }
+  int hot = 0;
+  for (int i = 0; i < 1000; ++i) hot += Has(absl::StrCat("hot-", i));
+  EXPECT_GT(hot, 990);
+}
+
+// The sizes change all the time, up to a quarter of the region.
+TEST_F(StoreEvictionTest, AllSizes) {
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 20'000; ++i) {
+    const uint64_t size = random() % (uint64_t{16} << random() % 19);
+    const absl::Status status = Put(absl::StrCat("key-", random() % 5000), size);
+    ASSERT_TRUE(status.ok()) << size << ": " << status;
+  }
+  EXPECT_GT(store_->Stats().evicted, 100u);
+}
+
+TEST_F(StoreEvictionTest, AnItemThatNeverFitsIsRefused) {
+  EXPECT_TRUE(absl::IsResourceExhausted(Put("key", 15 * kMiB + 512 * kKiB)));
+  EXPECT_TRUE(Put("key", 1000).ok());
+}
+
+TEST(StoreEvictionThreadsTest, WorkersEvictAndChangeAtTheSameTime) {
+  const std::unique_ptr<Store> store = MakeCache(16 * kMiB, 2);
+  std::vector<std::thread> threads;
+  for (int worker = 0; worker < 2; ++worker) {
+    threads.emplace_back([&, worker] {
+      std::mt19937_64 random(static_cast<uint64_t>(worker));
+      for (int i = 0; i < 50'000; ++i) {
+        const std::string key = absl::StrCat("key-", random() % 100'000);
+        const std::string value(random() % 1000, 'v');
+        ASSERT_TRUE(store->Put(worker, key, AsBytes(value)).ok());
+        if (i % 10 == 0) {
+          ASSERT_TRUE(store->Delete(worker, key).ok());
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(store->Stats().evicted, 0u);
+  EXPECT_TRUE(CheckInvariants(*store).ok()) << CheckInvariants(*store);
+}
+
+}  // namespace
+}  // namespace verbena::storage
