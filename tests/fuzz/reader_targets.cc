@@ -337,16 +337,25 @@ void Reader(std::span<const uint8_t> input) {
   constexpr uint64_t kCaches[] = {0, 36 * 1024, 5 * 36 * 1024, 1 << 20};
   LookupContext context(shape, kCaches[tape.UpTo(std::size(kCaches) - 1)]);
   std::array<Flight, 2> flights = {Flight(shape, context), Flight(shape, context)};
-  // Until the tape is used up and what was begun has ended.
+  // The tape starts lookups once; then it is repeated for as long as they go on, so that one that
+  // does not end by itself is found out.
+  bool again = false;
   while (!tape.at_end() || flights[0].active() || flights[1].active()) {
-    Flight& flight = flights[tape.Byte() % 2];
-    Flight& other = flights[&flight == &flights[0] ? 1 : 0];
+    if (tape.at_end()) {
+      again = true;
+      tape = Tape(input);
+    }
+    const size_t choice = tape.Byte() % 2;
+    Flight& flight = flights[choice];
+    Flight& other = flights[1 - choice];
     if (flight.active()) {
       flight.Advance(tape);
-    } else if (!tape.at_end()) {
+    } else if (!again) {
       flight.Start(tape);
     } else if (other.active()) {
       other.Advance(tape);
+    } else {
+      return;
     }
   }
 }
