@@ -15,6 +15,7 @@
 #include "common/base/sizes.h"
 #include "common/base/text.h"
 #include "common/verbs/connect_flags.h"
+#include "common/wire/messages.h"
 
 // Durations are strings here so that a malformed one is refused with the allowed range.
 DEFINE_string(server, "", "the server: ADDR:PORT");
@@ -24,6 +25,11 @@ DEFINE_bool(json, false, "print results and errors as JSON");
 DEFINE_bool(if_absent, false, "put: only if there is no such key");
 DEFINE_bool(if_present, false, "put, add, append: only if there is such a key");
 DEFINE_string(if_version, "", "put, del, add, append: only if the key has this version");
+DEFINE_string(ttl, "", "put: how long the key stays (1ms to 100 years)");
+DEFINE_string(prefix, "", "scan: only keys that begin so");
+DEFINE_string(limit, "", "scan: how many keys at most (default 100; 0: all)");
+DEFINE_bool(after, false, "scan: begin behind START, with the next key");
+DEFINE_bool(keys_only, false, "scan: no values");
 DEFINE_string(memory, "1GiB", "doctor: the region of a server on this machine; 0: none");
 
 DECLARE_bool(help);
@@ -36,8 +42,8 @@ namespace {
 
 std::string KnownFlags() {
   return absl::StrCat("--server, --fabric, --timeout, --json, --if_absent, --if_present, ",
-                      "--if_version, --memory, ", ToAbsl(verbs::kConnectFlags),
-                      ", --flagfile, --help");
+                      "--if_version, --ttl, --prefix, --limit, --after, --keys_only, --memory, ",
+                      ToAbsl(verbs::kConnectFlags), ", --flagfile, --help");
 }
 
 struct CommandShape {
@@ -55,6 +61,10 @@ constexpr CommandShape kCommands[] = {
     {"take", Command::kTake, 1, 1, "take KEY"},
     {"add", Command::kAdd, 2, 2, "add KEY NUMBER"},
     {"append", Command::kAppend, 1, 2, "append KEY [VALUE]"},
+    {"expire", Command::kExpire, 2, 2, "expire KEY DURATION"},
+    {"persist", Command::kPersist, 1, 1, "persist KEY"},
+    {"ttl", Command::kTtl, 1, 1, "ttl KEY"},
+    {"scan", Command::kScan, 0, 1, "scan [START]"},
     {"info", Command::kInfo, 0, 0, "info"},
     {"ping", Command::kPing, 0, 0, "ping"},
     {"doctor", Command::kDoctor, 0, 0, "doctor"},
@@ -103,6 +113,17 @@ absl::Status ReadCommand(std::vector<std::string> words, Arguments& arguments) {
   arguments.command = shape->command;
   if (operands >= 1) arguments.key = std::move(words[1]);
   if (operands >= 2) arguments.value = std::move(words[2]);
+  if (arguments.command == Command::kExpire) {
+    const auto ttl = ParseTtl(*arguments.value);
+    if (!ttl.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", *arguments.value, "' is no time to live: ", ttl.status().message()));
+    }
+    arguments.ttl = *ttl;
+  }
+  if (arguments.command == Command::kScan && operands == 0 && FLAGS_after) {
+    return absl::InvalidArgumentError("--after needs a key to start behind: scan START --after");
+  }
   if (arguments.command == Command::kAdd &&
       !absl::SimpleAtoi(*arguments.value, &arguments.summand)) {
     return absl::InvalidArgumentError(
@@ -147,8 +168,53 @@ absl::Status ReadCondition(Arguments& arguments) {
   return absl::OkStatus();
 }
 
+bool WasGiven(const char* flag) {
+  gflags::CommandLineFlagInfo info;
+  return gflags::GetCommandLineFlagInfo(flag, &info) && !info.is_default;
+}
+
+absl::Status ReadTtl(Arguments& arguments) {
+  if (!WasGiven("ttl")) return absl::OkStatus();
+  if (arguments.command != Command::kPut) {
+    return absl::InvalidArgumentError(
+        "--ttl is for put only (expire KEY DURATION gives a time to a key that is there)");
+  }
+  const auto ttl = ParseTtl(FLAGS_ttl);
+  if (!ttl.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ttl=", FLAGS_ttl, " is not allowed: ", ttl.status().message()));
+  }
+  arguments.ttl = *ttl;
+  return absl::OkStatus();
+}
+
+absl::Status ReadScan(Arguments& arguments) {
+  if (arguments.command != Command::kScan) {
+    if (!WasGiven("prefix") && !WasGiven("limit") && !FLAGS_after && !FLAGS_keys_only) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        "--prefix, --limit, --after and --keys_only are for scan only");
+  }
+  ScanArguments& scan = arguments.scan;
+  scan.prefix = FLAGS_prefix;
+  scan.after = FLAGS_after;
+  scan.keys_only = FLAGS_keys_only;
+  if (!WasGiven("limit")) return absl::OkStatus();
+  uint64_t limit = 0;
+  if (!absl::SimpleAtoi(FLAGS_limit, &limit)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--limit=", FLAGS_limit,
+                     " is not allowed: it must be a number of keys, or 0 for all of them"));
+  }
+  scan.limit = limit;
+  return absl::OkStatus();
+}
+
 absl::Status ReadFlags(Arguments& arguments) {
   VERBENA_RETURN_IF_ERROR(ReadCondition(arguments));
+  VERBENA_RETURN_IF_ERROR(ReadTtl(arguments));
+  VERBENA_RETURN_IF_ERROR(ReadScan(arguments));
   arguments.json = FLAGS_json;
   arguments.server = FLAGS_server;
   const bool doctor = arguments.command == Command::kDoctor;
@@ -185,11 +251,10 @@ absl::Status ReadFlags(Arguments& arguments) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<std::chrono::milliseconds> ParseTimeout(std::string_view text) {
+// Milliseconds; nullopt if it is no duration or not within 1 ms to `most`.
+std::optional<std::chrono::milliseconds> ParseDuration(std::string_view text, uint64_t most) {
   constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}, {"", 1000}};
+      {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}, {"", 1000}};
   const auto* const unit =
       std::find_if(std::begin(kUnits), std::end(kUnits),
                    [&](const auto& candidate) { return text.ends_with(candidate.first); });
@@ -198,9 +263,24 @@ absl::StatusOr<std::chrono::milliseconds> ParseTimeout(std::string_view text) {
   const bool plain = !number.empty() && number.find_first_not_of("0123456789.") == number.npos;
   if (plain && absl::SimpleAtod(ToAbsl(number), &value)) {
     const double ms = value * unit->second;
-    if (ms >= 1 && ms <= 3'600'000) return std::chrono::milliseconds(std::llround(ms));
+    if (ms >= 1 && ms <= static_cast<double>(most)) {
+      return std::chrono::milliseconds(std::llround(ms));
+    }
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<std::chrono::milliseconds> ParseTimeout(std::string_view text) {
+  if (const auto time = ParseDuration(text, 3'600'000)) return *time;
   return absl::InvalidArgumentError("it must be a time from 1ms to 1h, such as 500ms, 5s or 2m");
+}
+
+absl::StatusOr<std::chrono::milliseconds> ParseTtl(std::string_view text) {
+  if (const auto time = ParseDuration(text, wire::kMaxTtlMillis)) return *time;
+  return absl::InvalidArgumentError(
+      "it must be a time from 1ms to 100 years (36500d), such as 500ms, 30s, 2h or 7d");
 }
 
 absl::StatusOr<Arguments> ParseArguments(std::vector<std::string> args) {

@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -56,6 +59,10 @@ class Session {
   absl::Status Take();
   absl::Status Add();
   absl::Status Append();
+  absl::Status Expire();
+  absl::Status Persist();
+  absl::Status Ttl();
+  absl::Status Scan();
   absl::Status Info();
   absl::Status Ping();
   absl::Status Dispatch();
@@ -70,6 +77,9 @@ class Session {
   absl::Status WriteJson(const Json& json) { return WriteLine(json.dump()); }
   absl::Status WriteChange(const char* what, const ChangeResult& change);
   absl::Status WriteValue(std::string_view value, uint64_t version);
+  absl::Status WriteItems(const std::vector<ScanItem>& items);
+  // Tells whoever gave no limit that the default one has cut the answer off.
+  absl::Status TellIfThereAreMore(const ScanRange& range);
   // The value that is named, or standard input into `*input`.
   absl::StatusOr<std::string_view> Value(std::string* input);
   ExitStatus ExitFor(const absl::Status& status) const;
@@ -129,7 +139,8 @@ absl::Status Session::Put() {
   VERBENA_RETURN_IF_ERROR(Connect());
   VERBENA_ASSIGN_OR_RETURN(
       const ChangeResult change,
-      connection_->Put(arguments_.key, value, {.condition = arguments_.condition}, &present_));
+      connection_->Put(arguments_.key, value,
+                       {.condition = arguments_.condition, .ttl = arguments_.ttl}, &present_));
   return WriteChange(change.existed ? "replaced" : "created", change);
 }
 
@@ -168,6 +179,89 @@ absl::Status Session::Append() {
   VERBENA_ASSIGN_OR_RETURN(const ChangeResult change,
                            connection_->Append(arguments_.key, suffix, arguments_.condition));
   return WriteChange(change.existed ? "appended" : "created", change);
+}
+
+absl::Status Session::Expire() {
+  VERBENA_RETURN_IF_ERROR(Connect());
+  VERBENA_ASSIGN_OR_RETURN(const ChangeResult change,
+                           connection_->Expire(arguments_.key, *arguments_.ttl));
+  return WriteChange(change.existed ? "replaced" : "set", change);
+}
+
+absl::Status Session::Persist() {
+  VERBENA_RETURN_IF_ERROR(Connect());
+  VERBENA_ASSIGN_OR_RETURN(const ChangeResult change, connection_->Persist(arguments_.key));
+  return WriteChange(change.existed ? "removed" : "none", change);
+}
+
+absl::Status Session::Ttl() {
+  VERBENA_RETURN_IF_ERROR(Connect());
+  VERBENA_ASSIGN_OR_RETURN(const auto ttl, connection_->Ttl(arguments_.key));
+  if (!arguments_.json) {
+    return WriteLine(ttl.has_value() ? absl::StrCat(ttl->count(), "ms") : "none");
+  }
+  Json json;
+  SetBytes(json, "key", arguments_.key);
+  json["ttl_ms"] = ttl.has_value() ? Json(ttl->count()) : Json(nullptr);
+  return WriteJson(json);
+}
+
+// In pages, each written before the next one is asked for: any number of keys fits.
+absl::Status Session::Scan() {
+  constexpr uint64_t kPage = 100;
+  VERBENA_RETURN_IF_ERROR(Connect());
+  const ScanArguments& scan = arguments_.scan;
+  uint64_t left = scan.limit.value_or(ScanArguments::kDefaultLimit);
+  if (left == 0) left = UINT64_MAX;
+  std::string start = arguments_.key;
+  ScanRange range{.after = scan.after, .prefix = scan.prefix, .keys_only = scan.keys_only};
+  while (left > 0) {
+    range.start = start;
+    const uint64_t wanted = std::min(left, kPage);
+    std::vector<ScanItem> items;
+    const absl::Status found = connection_->Scan(range, wanted, &items);
+    VERBENA_RETURN_IF_ERROR(WriteItems(items));
+    VERBENA_RETURN_IF_ERROR(found);
+    if (items.size() < wanted) return absl::OkStatus();
+    left -= items.size();
+    start = std::move(items.back().key);
+    range.after = true;
+  }
+  range.start = start;
+  return scan.limit.has_value() ? absl::OkStatus() : TellIfThereAreMore(range);
+}
+
+absl::Status Session::WriteItems(const std::vector<ScanItem>& items) {
+  std::string lines;
+  for (const ScanItem& item : items) {
+    if (arguments_.json) {
+      Json json;
+      SetBytes(json, "key", item.key);
+      if (!arguments_.scan.keys_only) {
+        SetBytes(json, "value", item.value);
+        json["bytes"] = item.value.size();
+        json["version"] = item.version;
+      }
+      lines += json.dump();
+    } else {
+      lines += EscapedField(item.key);
+      if (!arguments_.scan.keys_only) absl::StrAppend(&lines, "\t", EscapedField(item.value));
+    }
+    lines += '\n';
+  }
+  return Write(lines);
+}
+
+absl::Status Session::TellIfThereAreMore(const ScanRange& range) {
+  std::vector<ScanItem> items;
+  ScanRange next = range;
+  next.keys_only = true;
+  VERBENA_RETURN_IF_ERROR(connection_->Scan(next, 1, &items));
+  if (items.empty()) return absl::OkStatus();
+  std::fprintf(stderr,
+               "verbena-cli: there are more keys: --limit=0 shows all, scan START --after those "
+               "behind START\n");
+  return absl::OkStatus();
 }
 
 absl::Status Session::WriteChange(const char* what, const ChangeResult& change) {
@@ -220,6 +314,14 @@ absl::Status Session::Dispatch() {
       return Add();
     case Command::kAppend:
       return Append();
+    case Command::kExpire:
+      return Expire();
+    case Command::kPersist:
+      return Persist();
+    case Command::kTtl:
+      return Ttl();
+    case Command::kScan:
+      return Scan();
     case Command::kInfo:
       return Info();
     case Command::kPing:
@@ -278,8 +380,8 @@ Options ConnectionOptions(const Arguments& arguments) {
   options.ack_timeout = arguments.connect.ack_timeout;
   options.retry_count = arguments.connect.retry_count;
   options.rnr_timer = arguments.connect.min_rnr_timer;
-  // One operation needs neither depth nor a cache of the index.
-  options.depth = 1;
+  // One operation needs neither depth nor a cache of the index; a scan READs many values at once.
+  options.depth = arguments.command == Command::kScan ? 32 : 1;
   options.cache_bytes = 0;
   return options;
 }

@@ -98,6 +98,35 @@ bool IsUtf8(std::string_view bytes) {
   return true;
 }
 
+std::string EscapedField(std::string_view bytes) {
+  const bool text = IsUtf8(bytes);
+  std::string out;
+  out.reserve(bytes.size());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(bytes[i]);
+    const auto next = static_cast<uint8_t>(i + 1 < bytes.size() ? bytes[i + 1] : 0);
+    // U+0080 to U+009F are control characters, too: both of their bytes are written as numbers.
+    const bool high_control = text && byte == 0xc2 && next < 0xa0;
+    if (byte == '\\') {
+      out += "\\\\";
+    } else if (byte == '\t') {
+      out += "\\t";
+    } else if (byte == '\n') {
+      out += "\\n";
+    } else if (byte == '\r') {
+      out += "\\r";
+    } else if (high_control) {
+      absl::StrAppendFormat(&out, "\\x%02x\\x%02x", byte, next);
+      ++i;
+    } else if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !text)) {
+      absl::StrAppendFormat(&out, "\\x%02x", byte);
+    } else {
+      out += bytes[i];
+    }
+  }
+  return out;
+}
+
 std::string InfoTable(std::string_view json) {
   const Json info = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!info.is_object()) return std::string(json);

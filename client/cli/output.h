@@ -20,6 +20,12 @@ absl::StatusOr<std::string> ReadAll(int fd, uint64_t limit);
 // Whether these are well-formed UTF-8 (and so can stand in JSON as text).
 bool IsUtf8(std::string_view bytes);
 
+// `bytes` as a field of a line: backslash, tab, line feed and carriage return become \\, \t, \n and
+// \r, other control characters, and what is no UTF-8, \xHH. So a field has neither tabs nor line
+// ends, does a terminal no harm, and the shell's printf %b makes bytes of it again (not of a NUL,
+// which no shell can hold).
+std::string EscapedField(std::string_view bytes);
+
 // The server's info for people: one line per number, grouped, sizes with a unit as well. `json` is
 // one JSON object; what is none comes back as it is.
 std::string InfoTable(std::string_view json);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 #include "tests/integration/run_program.h"
+#include "verbena/connection.h"
 
 namespace verbena::testing {
 namespace {
@@ -168,6 +170,133 @@ TEST_F(CliTest, AddAppendTake) {
   EXPECT_EQ(Cli({flag_, "put", "large"}, large).code, 0);
   EXPECT_TRUE(Cli({flag_, "take", "large"}).out == large);
   EXPECT_EQ(Cli({flag_, "take", "large"}).code, 1);
+}
+
+TEST_F(CliTest, TimesToLive) {
+  EXPECT_EQ(Cli({flag_, "put", "session", "41", "--ttl=100d"}).out, "created\n");
+  const std::string left = Cli({flag_, "ttl", "session"}).out;
+  ASSERT_TRUE(left.ends_with("ms\n")) << left;
+  const int64_t ms = std::stoll(left);
+  EXPECT_TRUE(ms > 0 && ms <= int64_t{100} * 86'400'000) << left;
+  const Json json = Json::parse(Cli({flag_, "--json", "ttl", "session"}).out);
+  EXPECT_EQ(json["key"], "session");
+  EXPECT_TRUE(json["ttl_ms"] > 0 && json["ttl_ms"] <= ms) << json;
+  EXPECT_EQ(Cli({flag_, "persist", "session"}).out, "removed\n");
+  EXPECT_EQ(Cli({flag_, "persist", "session"}).out, "none\n");
+  EXPECT_EQ(Cli({flag_, "ttl", "session"}).out, "none\n");
+  EXPECT_TRUE(Json::parse(Cli({flag_, "--json", "ttl", "session"}).out).at("ttl_ms").is_null());
+  EXPECT_EQ(Cli({flag_, "expire", "session", "2h"}).out, "set\n");
+  // What ttl prints, expire takes.
+  const Outcome again = Cli({flag_, "--json", "expire", "session", "7200000ms"});
+  EXPECT_EQ(Json::parse(again.out)["result"], "replaced");
+  EXPECT_EQ(Json::parse(again.out)["version"],
+            Json::parse(Cli({flag_, "--json", "get", "session"}).out)["version"]);
+  // A put without a time takes it away.
+  EXPECT_EQ(Cli({flag_, "put", "session", "42"}).out, "replaced\n");
+  EXPECT_EQ(Cli({flag_, "ttl", "session"}).out, "none\n");
+
+  EXPECT_EQ(Cli({flag_, "expire", "session", "1ms"}).code, 0);
+  Outcome get = Cli({flag_, "get", "session"});
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (get.code == 0 && std::chrono::steady_clock::now() < deadline) {
+    get = Cli({flag_, "get", "session"});
+  }
+  EXPECT_EQ(get.code, 1) << get.err;
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{flag_, "ttl", "session"},
+                                             {flag_, "persist", "session"},
+                                             {flag_, "expire", "session", "1s"}}) {
+    const Outcome gone = Cli(command);
+    EXPECT_EQ(gone.code, 1) << command[1] << ": " << gone.err;
+    EXPECT_TRUE(Has(gone.err, "'session'")) << gone.err;
+  }
+  for (const char* ttl : {"0", "-1s", "36501d"}) {
+    const Outcome refused = Cli({flag_, "put", "session", "43", std::string("--ttl=") + ttl});
+    EXPECT_EQ(refused.code, 2) << ttl;
+    EXPECT_TRUE(Has(refused.err, "1ms to 100 years")) << refused.err;
+  }
+}
+
+TEST_F(CliTest, Scan) {
+  const auto scan = [](std::vector<std::string> args) {
+    args.insert(args.begin(), {flag_, "scan"});
+    return Cli(std::move(args));
+  };
+  for (const char* key : {"scan/b", "scan/a", "scan/c"}) {
+    ASSERT_EQ(Cli({flag_, "put", key, std::string("value of ") + key}).code, 0);
+  }
+  const Outcome all = scan({"--prefix=scan/"});
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_EQ(all.err, "");
+  EXPECT_EQ(all.out, "scan/a\tvalue of scan/a\nscan/b\tvalue of scan/b\nscan/c\tvalue of scan/c\n");
+  EXPECT_EQ(scan({"scan/b", "--prefix=scan/", "--keys_only"}).out, "scan/b\nscan/c\n");
+  EXPECT_EQ(scan({"scan/b", "--after", "--prefix=scan/", "--keys_only"}).out, "scan/c\n");
+  EXPECT_EQ(scan({"scan/", "--limit=2", "--keys_only"}).out, "scan/a\nscan/b\n");
+  const Outcome none = scan({"--prefix=nothing begins so"});
+  EXPECT_EQ(none.code, 0) << none.err;
+  EXPECT_EQ(none.out + none.err, "");
+  // Keys and values with tabs, line ends and bytes that are no text stay one line each.
+  ASSERT_EQ(Cli({flag_, "put", "tab\there"}, "two\nlines\\").code, 0);
+  ASSERT_EQ(Cli({flag_, "put", "tab\t\xff"}, "\xfe").code, 0);
+  EXPECT_EQ(scan({"--prefix=tab\t"}).out, "tab\\there\ttwo\\nlines\\\\\ntab\\t\\xff\t\\xfe\n");
+}
+
+TEST_F(CliTest, ScanInJson) {
+  ASSERT_EQ(Cli({flag_, "put", "json-scan/1", "caf\xc3\xa9"}).code, 0);
+  ASSERT_EQ(Cli({flag_, "put", "json-scan/\xff"}, "\xff\xfe").code, 0);
+  const auto lines = [](const std::string& text) {
+    std::vector<Json> objects;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) objects.push_back(Json::parse(line));
+    return objects;
+  };
+  const Outcome scan = Cli({flag_, "--json", "scan", "--prefix=json-scan/"});
+  ASSERT_EQ(scan.code, 0) << scan.err;
+  const std::vector<Json> items = lines(scan.out);
+  ASSERT_EQ(items.size(), 2U) << scan.out;
+  EXPECT_EQ(items[0], Json::parse(Cli({flag_, "--json", "get", "json-scan/1"}).out));
+  EXPECT_EQ(items[1]["key_base64"], "anNvbi1zY2FuL/8=");
+  EXPECT_EQ(items[1]["value_base64"], "//4=");
+  EXPECT_EQ(items[1]["bytes"], 2);
+  const Outcome keys = Cli({flag_, "--json", "scan", "--prefix=json-scan/1", "--keys_only"});
+  EXPECT_EQ(lines(keys.out), std::vector<Json>{Json({{"key", "json-scan/1"}})}) << keys.out;
+}
+
+TEST_F(CliTest, ScanOfMoreKeysThanAPage) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  Options options;
+  options.fabric = FabricName();
+  options.connect_timeout = options.operation_timeout = std::chrono::seconds(60);
+  auto connection = Connection::Connect((*server)->address(), options);
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  std::string expected;
+  for (int i = 1000; i < 1250; ++i) {
+    const std::string key = std::to_string(i);
+    ASSERT_TRUE((*connection)->Put(key, "v" + key).ok());
+    expected += key + "\tv" + key + "\n";
+  }
+  const std::string flag = "--server=" + (*server)->address();
+  EXPECT_EQ(Cli({flag, "scan", "--limit=0"}).out, expected);
+  EXPECT_EQ(Cli({flag, "scan", "--limit=1000"}).out, expected);
+  const size_t line = expected.size() / 250;
+  EXPECT_EQ(Cli({flag, "scan", "--limit=150"}).out, expected.substr(0, 150 * line));
+  // The limit that nobody asked for is told, where it cuts something off.
+  const Outcome first = Cli({flag, "scan"});
+  EXPECT_EQ(first.code, 0);
+  EXPECT_EQ(first.out, expected.substr(0, 100 * line));
+  EXPECT_TRUE(Has(first.err, "--limit=0")) << first.err;
+  EXPECT_EQ(Cli({flag, "scan", "1150"}).err, "");
+}
+
+TEST(CliWithoutServer, ScanOfAServerThatKeepsNoOrder) {
+  auto server = ServerProcess::Start({"--ordered_index=off"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string flag = "--server=" + (*server)->address();
+  const Outcome scan = Cli({flag, "--json", "scan"});
+  EXPECT_EQ(scan.code, 4) << scan.err;
+  EXPECT_TRUE(Has(scan.err, "--ordered_index")) << scan.err;
+  EXPECT_EQ(Json::parse(scan.out)["error"]["status"], "UNIMPLEMENTED");
 }
 
 TEST_F(CliTest, Info) {

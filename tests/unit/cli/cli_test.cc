@@ -97,6 +97,67 @@ TEST_F(ArgumentsTest, ChangesThatDependOnWhatIsThere) {
   }
 }
 
+TEST_F(ArgumentsTest, TimesToLive) {
+  EXPECT_FALSE(Parse({kServer, "put", "k", "v"})->ttl.has_value());
+  EXPECT_EQ(Parse({kServer, "put", "k", "v", "--ttl=30s"})->ttl, milliseconds(30'000));
+  const auto lock = Parse({kServer, "put", "k", "v", "--ttl=500ms", "--if-absent"});
+  EXPECT_EQ(lock->ttl, milliseconds(500));
+  EXPECT_EQ(lock->condition.kind, Condition::Kind::kIfAbsent);
+  const auto expire = Parse({kServer, "expire", "k", "2h"});
+  ASSERT_TRUE(expire.ok()) << expire.status();
+  EXPECT_EQ(expire->command, Command::kExpire);
+  EXPECT_EQ(expire->ttl, milliseconds(7'200'000));
+  EXPECT_EQ(Parse({kServer, "persist", "k"})->command, Command::kPersist);
+  EXPECT_EQ(Parse({kServer, "ttl", "k"})->command, Command::kTtl);
+  EXPECT_EQ(*ParseTtl("7d"), milliseconds(604'800'000));
+  EXPECT_EQ(*ParseTtl("1ms"), milliseconds(1));
+  EXPECT_EQ(*ParseTtl("36500d"), milliseconds(3'153'600'000'000));
+
+  for (const char* ttl : {"", "0", "0ms", "0.4ms", "-1s", "36501d", "1e9", "1e400", "soon", "1y",
+                          "99999999999999999999999"}) {
+    const std::string flag = Refusal({kServer, "put", "k", "v", std::string("--ttl=") + ttl});
+    EXPECT_TRUE(Has(flag, "--ttl=") && Has(flag, "1ms to 100 years")) << ttl << ": " << flag;
+    const std::string operand = Refusal({kServer, "expire", "--", "k", ttl});
+    EXPECT_TRUE(Has(operand, "1ms to 100 years")) << ttl << ": " << operand;
+  }
+  EXPECT_TRUE(Has(Refusal({kServer, "append", "k", "v", "--ttl=1s"}), "expire KEY DURATION"));
+  EXPECT_TRUE(Has(Refusal({kServer, "expire", "k"}), "expire KEY DURATION"));
+  EXPECT_TRUE(Has(Refusal({kServer, "persist"}), "persist KEY"));
+  EXPECT_TRUE(Has(Refusal({kServer, "ttl", "k", "1s"}), "ttl KEY"));
+}
+
+TEST_F(ArgumentsTest, Scans) {
+  const auto all = Parse({kServer, "scan"});
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->command, Command::kScan);
+  EXPECT_EQ(all->key, "");
+  EXPECT_EQ(all->scan.prefix, "");
+  EXPECT_FALSE(all->scan.limit.has_value());
+  EXPECT_FALSE(all->scan.after);
+  EXPECT_FALSE(all->scan.keys_only);
+  const auto some =
+      Parse({kServer, "scan", "from", "--prefix=f", "--limit=7", "--after", "--keys-only"});
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_EQ(some->key, "from");
+  EXPECT_EQ(some->scan.prefix, "f");
+  EXPECT_EQ(some->scan.limit, 7U);
+  EXPECT_TRUE(some->scan.after);
+  EXPECT_TRUE(some->scan.keys_only);
+  EXPECT_EQ(Parse({kServer, "scan", "--limit=0"})->scan.limit, 0U);
+  // A script's cursor is empty before the first page.
+  EXPECT_TRUE(Parse({kServer, "scan", "", "--after"})->scan.after);
+
+  for (const char* limit : {"", "-1", "many", "1.5", "18446744073709551616"}) {
+    const std::string text = Refusal({kServer, "scan", std::string("--limit=") + limit});
+    EXPECT_TRUE(Has(text, "--limit=") && Has(text, "0 for all")) << limit << ": " << text;
+  }
+  EXPECT_TRUE(Has(Refusal({kServer, "scan", "--after"}), "scan START --after"));
+  EXPECT_TRUE(Has(Refusal({kServer, "scan", "a", "b"}), "scan [START]"));
+  for (const char* flag : {"--prefix=a", "--limit=1", "--after", "--keys_only"}) {
+    EXPECT_TRUE(Has(Refusal({kServer, "get", "k", flag}), "for scan only")) << flag;
+  }
+}
+
 TEST_F(ArgumentsTest, FlagsStandAnywhere) {
   const auto parsed =
       Parse({"get", "--json", "key", "--timeout", "250ms", "-fabric=soft", "--server", "[::1]:9"});
@@ -177,7 +238,8 @@ TEST_F(ArgumentsTest, WrongValuesAreRefusedWithNameAndRange) {
 }
 
 TEST_F(ArgumentsTest, WrongCommandsAreRefusedWithTheUsage) {
-  EXPECT_TRUE(Has(Refusal({kServer}), "get, put, del, take, add, append, info, ping"));
+  EXPECT_TRUE(Has(Refusal({kServer}),
+                  "get, put, del, take, add, append, expire, persist, ttl, scan, info"));
   EXPECT_TRUE(Has(Refusal({}), "a command is needed"));
   EXPECT_TRUE(Has(Refusal({kServer, "set", "a", "b"}), "'set'"));
   EXPECT_TRUE(Has(Refusal({kServer, "get"}), "get KEY"));
@@ -234,9 +296,13 @@ TEST_F(ArgumentsTest, Timeouts) {
 
 TEST(HelpText, ShowsEveryCommandFlagAndExitStatus) {
   const std::string text = HelpText();
-  for (const char* part : {"get KEY", "put KEY [VALUE]", "del KEY", "info", "ping", "--server",
-                           "--fabric", "--timeout", "--json", "--flagfile", "--tos",
-                           "--ack_timeout", "--retry_count", "--rnr_timer", "Exit status"}) {
+  for (const char* part :
+       {"get KEY",       "put KEY [VALUE]", "del KEY",      "expire KEY DURATION",
+        "persist KEY",   "ttl KEY",         "scan [START]", "info",
+        "ping",          "--server",        "--fabric",     "--timeout",
+        "--json",        "--flagfile",      "--tos",        "--ack_timeout",
+        "--retry_count", "--rnr_timer",     "--ttl",        "--prefix",
+        "--limit",       "--after",         "--keys_only",  "Exit status"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
   for (int status = kExitOk; status <= kExitIo; ++status) {
@@ -268,6 +334,18 @@ TEST(Output, Utf8) {
         "\xf4\x90\x80\x80", "\xf0\x80\x80\x80", "a\xff", "\xe2\x82"}) {
     EXPECT_FALSE(IsUtf8(text)) << text;
   }
+}
+
+TEST(Output, EscapedField) {
+  EXPECT_EQ(EscapedField(""), "");
+  EXPECT_EQ(EscapedField("plain 'text' \"quoted\""), "plain 'text' \"quoted\"");
+  EXPECT_EQ(EscapedField("a\tb\nc\rd\\e"), "a\\tb\\nc\\rd\\\\e");
+  EXPECT_EQ(EscapedField(std::string_view("\0\x1b[2J\x7f", 6)), "\\x00\\x1b[2J\\x7f");
+  EXPECT_EQ(EscapedField("caf\xc3\xa9 \xe2\x82\xac"), "caf\xc3\xa9 \xe2\x82\xac");
+  // One byte that is no text, and all of them over 127 are numbers.
+  EXPECT_EQ(EscapedField("caf\xc3\xa9\xff"), "caf\\xc3\\xa9\\xff");
+  // U+009B begins a control sequence on some terminals; U+00A0 is a blank.
+  EXPECT_EQ(EscapedField("\xc2\x9b\x31\xc2\xa0"), "\\xc2\\x9b\x31\xc2\xa0");
 }
 
 TEST(Output, InfoTable) {
