@@ -440,6 +440,10 @@ class OrderHandler : public net::RequestHandler {
   net::Lookup Take(int, const wire::Operation&, std::span<uint8_t>) override { return {}; }
   net::Change Add(int, const wire::Operation&) override { return {}; }
   net::Change Append(int, const wire::Operation&) override { return {}; }
+  net::Change Expire(int, const wire::Operation&) override { return {}; }
+  net::TimeLeft Ttl(int, std::string_view) override { return {}; }
+  net::ScanPage Scan(const wire::Operation&, std::span<uint8_t>) override { return {}; }
+  void Touch(std::string_view) override {}
   net::Change Prepare(int, const wire::Operation& operation,
                       std::unique_ptr<net::PendingChange>* pending) override {
     const uint32_t value_len = operation.header.value_len;
