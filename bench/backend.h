@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,18 +19,26 @@ struct BackendCounters {
   uint64_t reads = 0;         // RDMA READs
   uint64_t read_retries = 0;  // READs whose result was not accepted
   uint64_t rpc_gets = 0;      // GETs answered by the server's CPU
+  uint64_t doorbells = 0;     // calls that posted work to the adapter
 
   BackendCounters& operator+=(const BackendCounters& other) {
     gets += other.gets;
     reads += other.reads;
     read_retries += other.read_retries;
     rpc_gets += other.rpc_gets;
+    doorbells += other.doorbells;
     return *this;
   }
   BackendCounters operator-(const BackendCounters& other) const {
     return {gets - other.gets, reads - other.reads, read_retries - other.read_retries,
-            rpc_gets - other.rpc_gets};
+            rpc_gets - other.rpc_gets, doorbells - other.doorbells};
   }
+};
+
+// What a scan has found of one record.
+struct ScannedRecord {
+  std::string_view key;
+  std::string_view value;
 };
 
 // Told of each finished operation, inside Backend::Poll and Wait. `slot` is the number that the
@@ -40,6 +49,9 @@ class CompletionSink {
   // NotFound for an absent key. `value` is good during the call.
   virtual void OnRead(uint32_t slot, const absl::Status& status, std::string_view value) = 0;
   virtual void OnWrite(uint32_t slot, const absl::Status& status) = 0;
+  // In the order of their keys. `records` are good during the call.
+  virtual void OnScan(uint32_t slot, const absl::Status& status,
+                      std::span<const ScannedRecord> records) = 0;
 };
 
 // One thread at a time.
@@ -55,6 +67,13 @@ class Backend {
   // operation has finished. On an error nothing was submitted.
   virtual absl::Status SubmitRead(uint32_t slot, std::string_view key) = 0;
   virtual absl::Status SubmitWrite(uint32_t slot, std::string_view key, std::string_view value) = 0;
+  // At most `count` records from `start` on, of those whose keys begin with `prefix`; both are
+  // borrowed likewise. While a scan is in flight nothing else may be submitted. Unimplemented: the
+  // store keeps no order of its keys.
+  virtual absl::Status SubmitScan(uint32_t /*slot*/, std::string_view /*start*/,
+                                  std::string_view /*prefix*/, uint32_t /*count*/) {
+    return absl::UnimplementedError("no scans: this store keeps no order of its keys");
+  }
 
   // Sends what was submitted and takes what has come; never blocks. Returns how many operations
   // finished.

@@ -30,9 +30,27 @@ absl::Status VerbenaBackend::SubmitWrite(uint32_t slot, std::string_view key,
                                 });
 }
 
+absl::Status VerbenaBackend::SubmitScan(uint32_t slot, std::string_view start,
+                                        std::string_view prefix, uint32_t count) {
+  if (!connection_->status().ok()) return connection_->status();
+  scan_ = {.slot = slot, .range = {.start = start, .prefix = prefix}, .count = count};
+  return absl::OkStatus();
+}
+
+int VerbenaBackend::Scan() {
+  // Taken out first: the sink may submit the next one.
+  const PendingScan scan = *scan_;
+  scan_.reset();
+  const absl::Status status = connection_->Scan(scan.range, scan.count, &items_);
+  records_.clear();
+  for (const ScanItem& item : items_) records_.push_back({item.key, item.value});
+  if (sink_ != nullptr) sink_->OnScan(scan.slot, status, records_);
+  return 1;
+}
+
 BackendCounters VerbenaBackend::counters() const {
   const ConnectionStats& stats = connection_->stats();
-  return {stats.gets, stats.reads, stats.read_retries, stats.rpc_gets};
+  return {stats.gets, stats.reads, stats.read_retries, stats.rpc_gets, stats.doorbells};
 }
 
 }  // namespace verbena::bench

@@ -53,6 +53,7 @@ void AddTo(RunResult& sum, const RunResult& turn) {
   }
   sum.verify.checked += turn.verify.checked;
   sum.verify.wrong += turn.verify.wrong;
+  sum.scanned += turn.scanned;
   sum.counters += turn.counters;
   if (sum.first_error.empty()) sum.first_error = turn.first_error;
   if (sum.lost.empty()) sum.lost = turn.lost;

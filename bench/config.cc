@@ -17,7 +17,7 @@
 
 // Numbers are strings here so that a malformed one, too, is refused with the allowed range.
 DEFINE_string(server, "", "server to connect to: ADDR:PORT");
-DEFINE_string(workload, "b", "YCSB core workload: a, b or c");
+DEFINE_string(workload, "b", "YCSB core workload: a, b, c or e");
 DEFINE_string(records, "100000", "records in the store (1 to 10G); k, M and G are decimal");
 DEFINE_string(operations, "0", "operations to do (0 to 1000G; 0: until --seconds are over)");
 DEFINE_string(seconds, "10", "time to run (0.1 to 1000000)");
@@ -113,7 +113,11 @@ absl::Status ReadWhere(Config& config) {
 
 absl::Status ReadWhat(Config& config) {
   const auto workload = FindWorkload(FLAGS_workload);
-  if (!workload.has_value()) return BadFlag("workload", FLAGS_workload, "a, b or c");
+  if (!workload.has_value()) return BadFlag("workload", FLAGS_workload, "a, b, c or e");
+  if (workload->scans() && config.command == Command::kCompare) {
+    return BadFlag("workload", FLAGS_workload,
+                   "a, b or c for compare: memcached and Redis cannot scan their keys in order");
+  }
   config.workload = *workload;
   if (FLAGS_distribution == "zipfian") {
     config.distribution = Distribution::kZipfian;

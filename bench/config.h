@@ -29,7 +29,7 @@ struct Config {
   std::chrono::nanoseconds warmup{0};
   uint32_t threads = 1;
   uint32_t connections = 1;  // a multiple of threads
-  uint32_t depth = 1;        // operations in flight on each connection
+  uint32_t depth = 1;        // operations in flight on each connection (but see lane_depth)
   uint32_t key_size = 0;     // 0: YCSB's own names
   uint32_t value_size = 0;
   uint64_t cache_bytes = 0;
@@ -43,6 +43,9 @@ struct Config {
   std::string redis_server;  // program, for kCompare
   std::string memcached;     // program, for kCompare
 
+  // Operations that a worker keeps in flight on each connection. Scans are synchronous calls, one
+  // at a time; `depth` is then how many READs of one may be in flight.
+  uint32_t lane_depth() const { return command == Command::kRun && workload.scans() ? 1 : depth; }
   KeyNames key_names() const { return KeyNames(key_size); }
 };
 

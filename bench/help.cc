@@ -22,7 +22,8 @@ record; run chooses records at random. Every value carries a check of its conten
 every value that is read is verified.
 
 What to do
-  --workload=b         a: 50 % reads, 50 % updates; b: 95 % reads, 5 % updates; c: only reads
+  --workload=b         a: 50 % reads, 50 % updates; b: 95 % reads, 5 % updates; c: only reads;
+                       e (run): 95 % scans of 1 to 100 records, 5 % inserts of new records
   --records=100000     records in the store (1 to 10G; k, M and G are decimal)
   --distribution=zipfian  zipfian: YCSB's scrambled one, the hottest key gets 3.8 %; or uniform
   --key_size=0         bytes of each key: 8 to 1024; 0: YCSB's own names, 14 to 23 bytes
@@ -37,7 +38,8 @@ How much
 How hard (closed loop: an answer makes room for the next operation)
   --threads=1          client threads (1 to 1024)
   --connections=0      connections, a multiple of --threads; 0: one per thread
-  --depth=16           operations in flight on each connection (1 to 1024)
+  --depth=16           operations in flight on each connection (1 to 1024); workload e does one at
+                       a time, and this is how many READs of a scan are in flight
   --cache_bytes=64MiB  each connection's cache of the server's index; 0 turns it off
   --poll_us=100        microseconds that a client which waits polls before it sleeps (0 to 1000000);
                        0 where polling takes the processor from those that are waited for

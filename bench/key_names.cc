@@ -71,9 +71,13 @@ uint64_t FnvHash64(uint64_t value) {
   return (hash >> 63) != 0 ? ~hash + 1 : hash;
 }
 
+std::string_view KeyNames::prefix() const {
+  return key_size_ != 0 && key_size_ < kPrefix.size() + 12 ? std::string_view() : kPrefix;
+}
+
 size_t KeyNames::Write(uint64_t number, std::span<char> buffer) const {
   assert(buffer.size() >= max_size());
-  if (key_size_ != 0 && key_size_ < kPrefix.size() + 12) {
+  if (prefix().empty()) {
     const unsigned bits = std::min(64u, static_cast<unsigned>(key_size_) * 5);
     WriteBase32(Scramble(number, bits), buffer.first(key_size_));
     return key_size_;

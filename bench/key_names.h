@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace verbena::bench {
 
@@ -32,6 +33,9 @@ class KeyNames {
   size_t max_size() const { return key_size_ == 0 ? kNaturalKeySize : key_size_; }
   // Mean length: what sizes are computed from.
   size_t typical_size() const { return key_size_ == 0 ? kNaturalKeySize : key_size_; }
+
+  // How the names of all records begin; empty where they have nothing in common.
+  std::string_view prefix() const;
 
   // Writes the key of record `number` and returns its length.
   size_t Write(uint64_t number, std::span<char> buffer) const;

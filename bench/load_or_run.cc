@@ -49,6 +49,13 @@ ServerFacts AskServer(Connection& connection) {
   return ParseServerFacts(*info);
 }
 
+// Whether the server can do what the workload asks for, told before anything is measured.
+absl::Status CheckScans(const Config& config, Connection& connection) {
+  if (config.command != Command::kRun || !config.workload.scans()) return absl::OkStatus();
+  std::vector<ScanItem> items;
+  return connection.Scan({.keys_only = true}, 1, &items);
+}
+
 int Complain(const absl::Status& status) {
   std::fprintf(stderr, "verbena-bench: %s\n",
                status.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
@@ -67,6 +74,14 @@ int LoadOrRun(const Config& config) {
   auto connections = ConnectAll(config);
   if (!connections.ok()) return Complain(connections.status());
   Connection& first = *connections->first;
+
+  if (const absl::Status status = CheckScans(config, first); absl::IsUnimplemented(status)) {
+    std::fprintf(stderr, "verbena-bench: --workload=%c needs scans: %s\n", config.workload.name,
+                 std::string(status.message()).c_str());
+    return kExitUsage;
+  } else if (!status.ok()) {
+    return Complain(status);
+  }
 
   RunContext context;
   context.fabric = first.fabric();

@@ -136,6 +136,14 @@ nlohmann::json RunJson(const Config& config, const RunContext& context, const Ru
   json["rdma"] = {{"read_retries", result.counters.read_retries},
                   {"rpc_gets", result.counters.rpc_gets}};
   if (const auto reads = result.reads_per_get()) json["rdma"]["reads_per_get"] = *reads;
+  if (const auto doorbells = result.doorbells_per_op()) {
+    json["rdma"]["doorbells_per_op"] = *doorbells;
+  }
+  if (const auto rate = result.scanned_per_second()) {
+    json["scans"] = {{"items", result.scanned},
+                     {"items_s", *rate},
+                     {"items_per_scan", *result.scanned_per_scan()}};
+  }
   json["server"] = Json::object();
   if (const auto cpu = result.cpu_us_per_op()) {
     json["server"]["cpu_us_per_op"] = *cpu;

@@ -15,12 +15,14 @@ std::string Heading(const Config& config, const RunContext& context) {
           : absl::StrFormat("YCSB-%c (%s), %s keys",
                             static_cast<char>(config.workload.name & ~0x20),
                             config.workload.description, DistributionName(config.distribution));
+  const bool one_by_one = config.lane_depth() != config.depth;
   return absl::StrFormat(
-      "%s: %d records, values of %s, %d thread%s, %d connection%s, depth %d\nfabric %s, device "
+      "%s: %d records, values of %s, %d thread%s, %d connection%s, depth %d%s\nfabric %s, device "
       "%s\n",
       what, config.records, FormatSize(config.value_size), config.threads,
       config.threads == 1 ? "" : "s", config.connections, config.connections == 1 ? "" : "s",
-      config.depth, context.fabric, context.device);
+      config.depth, one_by_one ? " (READs of a scan; one operation at a time)" : "", context.fabric,
+      context.device);
 }
 
 std::string OpLines(const RunResult& result) {
@@ -51,6 +53,13 @@ std::string FactLines(const RunContext& context, const RunResult& result) {
   if (const auto reads = result.reads_per_get()) {
     line("READs per GET", absl::StrFormat("%.3f (retries %d, GETs by the server's CPU %d)", *reads,
                                           result.counters.read_retries, result.counters.rpc_gets));
+  }
+  if (const auto rate = result.scanned_per_second()) {
+    line("scanned",
+         absl::StrFormat("%s items/s, %.1f a scan", FormatRate(*rate), *result.scanned_per_scan()));
+  }
+  if (const auto doorbells = result.doorbells_per_op()) {
+    line("doorbells", absl::StrFormat("%.3f an operation", *doorbells));
   }
   if (const auto cpu = result.cpu_us_per_op()) {
     line("server CPU", absl::StrFormat("%.3f us per operation, %.2f %% of a core", *cpu,

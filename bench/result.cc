@@ -28,6 +28,22 @@ std::optional<double> RunResult::cpu_us_per_op() const {
   return *server_cpu_seconds * 1e6 / static_cast<double>(operations());
 }
 
+std::optional<double> RunResult::scanned_per_second() const {
+  if (op(OpKind::kScan).latency.count() == 0 || seconds <= 0) return std::nullopt;
+  return static_cast<double>(scanned) / seconds;
+}
+
+std::optional<double> RunResult::scanned_per_scan() const {
+  const uint64_t scans = op(OpKind::kScan).latency.count();
+  if (scans == 0) return std::nullopt;
+  return static_cast<double>(scanned) / static_cast<double>(scans);
+}
+
+std::optional<double> RunResult::doorbells_per_op() const {
+  if (counters.doorbells == 0 || operations() == 0) return std::nullopt;
+  return static_cast<double>(counters.doorbells) / static_cast<double>(operations());
+}
+
 int ExitStatusOf(const Config& config, const RunResult& result) {
   if (!result.lost.empty()) return 3;
   if (result.verify.wrong > 0 || result.errors() > config.max_errors) return 1;

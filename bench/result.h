@@ -36,6 +36,7 @@ struct RunResult {
   double seconds = 0;
   std::array<OpResult, kOpKinds> ops;  // by OpKind
   VerifyResult verify;
+  uint64_t scanned = 0;  // records that scans have found
   BackendCounters counters;
   std::string first_error;  // text of the first failed operation
   std::string lost;         // why the run ended early: a connection was lost
@@ -48,6 +49,10 @@ struct RunResult {
   double throughput() const;  // operations without errors a second
   std::optional<double> reads_per_get() const;
   std::optional<double> cpu_us_per_op() const;
+  // Of scans: records a second, and for each scan; nullopt if there were none.
+  std::optional<double> scanned_per_second() const;
+  std::optional<double> scanned_per_scan() const;
+  std::optional<double> doorbells_per_op() const;
 };
 
 // Where it was measured.

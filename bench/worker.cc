@@ -3,9 +3,11 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "bench/random.h"
 #include "bench/value.h"
 #include "common/base/clock.h"
+#include "common/base/text.h"
 
 namespace verbena::bench {
 namespace {
@@ -61,8 +63,7 @@ class Worker::Lane final : public CompletionSink {
     if (!slot.busy) return;  // given up
     if (status.ok()) {
       worker_->RecordSuccess(slot.kind, slot.started, now);
-      ++worker_->verify_.checked;
-      if (!VerifyValue({KeyOf(index), slot.key_size}, value)) ++worker_->verify_.wrong;
+      worker_->Verify({KeyOf(index), slot.key_size}, value);
     } else {
       worker_->RecordFailure(slot.kind, slot.started, status);
     }
@@ -81,13 +82,34 @@ class Worker::Lane final : public CompletionSink {
     Finish(index);
   }
 
+  // Nobody deletes: the record that a scan starts at is there, and the scan's first.
+  void OnScan(uint32_t index, const absl::Status& status,
+              std::span<const ScannedRecord> records) override {
+    const int64_t now = worker_->clock_.Now();
+    Slot& slot = slots_[index];
+    if (!slot.busy) return;  // given up
+    const std::string_view start(KeyOf(index), slot.key_size);
+    if (!status.ok()) {
+      worker_->RecordFailure(slot.kind, slot.started, status);
+    } else if (records.empty() || records.front().key != start) {
+      worker_->RecordFailure(
+          slot.kind, slot.started,
+          absl::NotFoundError(absl::StrCat("a scan did not find ", ToAbsl(start))));
+    } else {
+      worker_->RecordSuccess(slot.kind, slot.started, now);
+      worker_->VerifyScan(records, slot.scan_length);
+    }
+    Finish(index);
+  }
+
  private:
   struct Slot {
     int64_t started = 0;
     OpKind kind = OpKind::kRead;
     bool busy = false;
     size_t key_size = 0;
-    std::vector<char> value;  // made when first needed
+    uint32_t scan_length = 0;  // most records that a scan may find
+    std::vector<char> value;   // made when first needed
   };
 
   char* KeyOf(uint32_t index) { return keys_.data() + index * worker_->names_.max_size(); }
@@ -107,15 +129,18 @@ class Worker::Lane final : public CompletionSink {
           worker_->names_.Write(operation.record, {key_bytes, worker_->names_.max_size()});
       slot.kind = operation.kind;
       const std::string_view key(key_bytes, slot.key_size);
-      if (operation.kind != OpKind::kRead) {
+      slot.scan_length = operation.length;
+      const bool writes = operation.kind == OpKind::kUpdate || operation.kind == OpKind::kInsert;
+      if (writes) {
         slot.value.resize(worker_->config_.value_size);
         FillValue(key, worker_->stamp_++, slot.value);
       }
       slot.started = worker_->clock_.Now();
       const absl::Status status =
-          operation.kind == OpKind::kRead
-              ? backend_->SubmitRead(index, key)
-              : backend_->SubmitWrite(index, key, {slot.value.data(), slot.value.size()});
+          writes ? backend_->SubmitWrite(index, key, {slot.value.data(), slot.value.size()})
+          : operation.kind == OpKind::kScan
+              ? backend_->SubmitScan(index, key, worker_->prefix_, operation.length)
+              : backend_->SubmitRead(index, key);
       if (status.ok()) {
         slot.busy = true;
         ++in_flight_;
@@ -139,12 +164,13 @@ Worker::Worker(const Config& config, const WorkerPlan& plan, std::vector<Backend
       plan_(plan),
       control_(control),
       names_(config.key_names()),
-      source_(config.workload, config.distribution, config.records,
-              Mix64(config.seed) + plan.index),
+      prefix_(names_.prefix()),
+      source_(config.workload, config.distribution, config.records, Mix64(config.seed) + plan.index,
+              {.index = plan.index, .step = config.threads}),
       // Distinct for all writes of a run; which phase wrote a value does not matter.
       stamp_(Mix64(config.seed) ^ (uint64_t{plan.index} << 44)) {
   for (Backend* backend : backends) {
-    lanes_.push_back(std::make_unique<Lane>(this, backend, config.depth));
+    lanes_.push_back(std::make_unique<Lane>(this, backend, config.lane_depth()));
   }
 }
 
@@ -205,6 +231,7 @@ void Worker::BeginMeasuring() {
     tally.errors.store(0, std::memory_order_relaxed);
   }
   verify_ = {};
+  scanned_ = 0;
   counters_at_begin_ = CountersNow();
   begin_nanos_ = MonotonicNanos();
   begin_ticks_ = clock_.Now();
@@ -212,6 +239,23 @@ void Worker::BeginMeasuring() {
 
 void Worker::RecordSuccess(OpKind kind, int64_t started, int64_t ended) {
   if (started >= begin_ticks_) tallies_[Index(kind)].latency.Record(clock_.Nanos(started, ended));
+}
+
+void Worker::Verify(std::string_view key, std::string_view value) {
+  ++verify_.checked;
+  if (!VerifyValue(key, value)) ++verify_.wrong;
+}
+
+// A record out of its place is as wrong as one with another's value; so are more than were wanted.
+void Worker::VerifyScan(std::span<const ScannedRecord> records, uint32_t most) {
+  scanned_ += records.size();
+  if (records.size() > most) ++verify_.wrong;
+  std::string_view before;
+  for (const ScannedRecord& record : records) {
+    Verify(record.key, record.value);
+    if (record.key <= before) ++verify_.wrong;
+    before = record.key;
+  }
 }
 
 void Worker::RecordFailure(OpKind kind, int64_t started, const absl::Status& status) {
@@ -242,6 +286,7 @@ void Worker::AddTo(RunResult& result) const {
   }
   result.verify.checked += verify_.checked;
   result.verify.wrong += verify_.wrong;
+  result.scanned += scanned_;
   result.counters += CountersNow() - counters_at_begin_;
   if (result.first_error.empty()) result.first_error = first_error_;
   if (result.lost.empty()) result.lost = lost_;

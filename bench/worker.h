@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/backend.h"
@@ -62,6 +64,8 @@ class Worker {
   void BeginMeasuring();
   void RecordSuccess(OpKind kind, int64_t started, int64_t ended);
   void RecordFailure(OpKind kind, int64_t started, const absl::Status& status);
+  void Verify(std::string_view key, std::string_view value);
+  void VerifyScan(std::span<const ScannedRecord> records, uint32_t most);
   void RecordLoss(const absl::Status& status);
   BackendCounters CountersNow() const;
 
@@ -70,6 +74,7 @@ class Worker {
   RunControl* const control_;
   const TickClock clock_;
   const KeyNames names_;
+  const std::string_view prefix_;  // of all keys: scans leave others out
   OperationSource source_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 
@@ -81,6 +86,7 @@ class Worker {
   uint64_t stamp_;       // of the next value written
   std::array<Tally, kOpKinds> tallies_;
   VerifyResult verify_;
+  uint64_t scanned_ = 0;  // records, by scans
   BackendCounters counters_at_begin_;
   std::string first_error_;
   std::string lost_;

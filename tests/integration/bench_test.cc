@@ -147,6 +147,38 @@ TEST_F(BenchTest, RunReportsWhatItDid) {
   EXPECT_EQ(json["config"]["workload"], "a");
 }
 
+TEST_F(BenchTest, ScansReportWhatTheyFound) {
+  const Outcome outcome = Bench(Args("run", {"--workload=e", "--operations=1000", "--threads=2"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("YCSB-E"));
+  EXPECT_THAT(outcome.out, HasSubstr("one operation at a time"));
+  EXPECT_THAT(outcome.out, HasSubstr("items/s"));
+  const Json json = ReadJson();
+  const Json& scan = json["ops"]["scan"];
+  EXPECT_EQ(scan["count"].get<int>() + json["ops"]["insert"]["count"].get<int>(), 1000);
+  EXPECT_EQ(scan["errors"], 0);
+  EXPECT_THAT(scan["latency_us"]["p50"].get<double>(), Gt(0));
+  EXPECT_THAT(json["scans"]["items_s"].get<double>(), Gt(0));
+  // Uniform lengths of 1 to 100, but where the records end.
+  EXPECT_NEAR(json["scans"]["items_per_scan"].get<double>(), 50, 5);
+  EXPECT_EQ(json["verify"]["checked"], json["scans"]["items"]);
+  EXPECT_EQ(json["verify"]["wrong"], 0);
+  // The server has said where each item lies: one READ each, seldom a second.
+  EXPECT_GE(json["rdma"]["reads_per_get"], 0.99);
+  EXPECT_LE(json["rdma"]["reads_per_get"], 1.1);
+}
+
+TEST_F(BenchTest, ScansNeedAServerThatKeepsOrder) {
+  auto server = ServerProcess::Start({"--ordered_index=off"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const Outcome outcome =
+      Bench({"run", "--server=" + (*server)->address(), "--workload=e", "--records=10"});
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("--workload=e needs scans"));
+  EXPECT_THAT(outcome.err, HasSubstr("--ordered_index=off"));
+  EXPECT_EQ(Bench({"compare", "--workload=e"}).code, 2);
+}
+
 TEST_F(BenchTest, BucketReadsShowWithTheCacheOff) {
   ASSERT_EQ(Bench(Args("run", {"--workload=c", "--operations=5000", "--cache_bytes=0"})).code, 0);
   const double off = ReadJson()["rdma"]["reads_per_get"];

@@ -92,6 +92,19 @@ TEST(Config, OperationsAloneHaveNoTimeLimit) {
   EXPECT_EQ(Configure(Command::kLoad, {{"seconds", "5"}})->duration.count(), 0);
 }
 
+TEST(Config, ScansAreOneByOne) {
+  const auto run = Configure(Command::kRun, {{"workload", "e"}, {"depth", "8"}});
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_TRUE(run->workload.scans());
+  EXPECT_EQ(run->depth, 8u);
+  EXPECT_EQ(run->lane_depth(), 1u);
+  EXPECT_EQ(Configure(Command::kLoad, {{"workload", "e"}, {"depth", "8"}})->lane_depth(), 8u);
+  EXPECT_EQ(Configure(Command::kRun, {{"workload", "b"}, {"depth", "8"}})->lane_depth(), 8u);
+  const auto compare = Configure(Command::kCompare, {{"workload", "e"}});
+  EXPECT_EQ(compare.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(compare.status().ToString(), HasSubstr("memcached and Redis cannot scan"));
+}
+
 struct BadCase {
   const char* flag;
   const char* value;
@@ -114,7 +127,7 @@ TEST_P(ConfigRefuses, WithFlagValueAndRange) {
 INSTANTIATE_TEST_SUITE_P(
     Flags, ConfigRefuses,
     ::testing::Values(
-        BadCase{"workload", "z", "a, b or c"}, BadCase{"records", "0", "1 to 10000000000"},
+        BadCase{"workload", "z", "a, b, c or e"}, BadCase{"records", "0", "1 to 10000000000"},
         BadCase{"records", "many", "1 to 10000000000"}, BadCase{"records", "-1", "1 to"},
         BadCase{"records", "1x", "1 to"}, BadCase{"operations", "99999999999G", "0 to"},
         BadCase{"seconds", "0", "0.1 to 1000000"}, BadCase{"seconds", "nan", "0.1 to 1000000"},

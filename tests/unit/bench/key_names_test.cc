@@ -51,6 +51,16 @@ TEST(KeyNames, ShortNamesOfLargeNumbersDiffer) {
   EXPECT_EQ(seen.size(), 40'000u);
 }
 
+TEST(KeyNames, ThePrefixIsThatOfEveryName) {
+  for (const size_t size : {0U, 8U, 15U, 16U, 22U, 23U, 64U}) {
+    const KeyNames names(size);
+    EXPECT_EQ(names.prefix(), size == 8 || size == 15 ? "" : "user") << size;
+    for (uint64_t i = 0; i < 1000; ++i) {
+      ASSERT_TRUE(names.Name(i).starts_with(names.prefix())) << size << " " << i;
+    }
+  }
+}
+
 TEST(KeyNames, NeverExceedTheirBuffer) {
   const KeyNames names(0);
   for (uint64_t i = 0; i < 100'000; ++i) {

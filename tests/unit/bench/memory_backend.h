@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "bench/backend.h"
 
@@ -23,11 +24,16 @@ class MemoryBackend : public Backend {
   explicit MemoryBackend(MemoryStore* store) : store_(store) {}
 
   absl::Status SubmitRead(uint32_t slot, std::string_view key) override {
-    if (status_.ok()) pending_.push_back({slot, true, key, {}});
+    if (status_.ok()) pending_.push_back({slot, Kind::kRead, key, {}});
     return status_;
   }
   absl::Status SubmitWrite(uint32_t slot, std::string_view key, std::string_view value) override {
-    if (status_.ok()) pending_.push_back({slot, false, key, value});
+    if (status_.ok()) pending_.push_back({slot, Kind::kWrite, key, value});
+    return status_;
+  }
+  absl::Status SubmitScan(uint32_t slot, std::string_view start, std::string_view prefix,
+                          uint32_t count) override {
+    if (status_.ok()) pending_.push_back({slot, Kind::kScan, start, prefix, count});
     return status_;
   }
   int Poll() override {
@@ -49,22 +55,27 @@ class MemoryBackend : public Backend {
     pending_.clear();
   }
   std::function<void()> before_poll;
+  std::function<void(std::vector<ScannedRecord>&)> alter_scan;
 
  private:
+  enum class Kind { kRead, kWrite, kScan };
   struct Pending {
     uint32_t slot;
-    bool is_read;
+    Kind kind;
     std::string_view key;
-    std::string_view value;
+    std::string_view value;  // kScan: the prefix
+    uint32_t count = 0;
   };
 
   void Answer(const Pending& operation) {
     if (sink_ == nullptr) return;
+    if (operation.kind == Kind::kScan) return AnswerScan(operation);
+    const bool is_read = operation.kind == Kind::kRead;
     std::string value;
     bool found = true;
     {
       std::lock_guard lock(store_->mutex);
-      if (operation.is_read) {
+      if (is_read) {
         const auto at = store_->map.find(operation.key);
         found = at != store_->map.end();
         if (found) value = at->second;
@@ -72,12 +83,29 @@ class MemoryBackend : public Backend {
         store_->map[std::string(operation.key)] = operation.value;
       }
     }
-    if (operation.is_read) {
+    if (is_read) {
       sink_->OnRead(operation.slot, found ? absl::OkStatus() : absl::NotFoundError("absent"),
                     value);
     } else {
       sink_->OnWrite(operation.slot, absl::OkStatus());
     }
+  }
+
+  void AnswerScan(const Pending& operation) {
+    std::map<std::string, std::string> found;
+    {
+      std::lock_guard lock(store_->mutex);
+      for (auto at = store_->map.lower_bound(operation.key);
+           at != store_->map.end() && at->first.starts_with(operation.value) &&
+           found.size() < operation.count;
+           ++at) {
+        found.insert(*at);
+      }
+    }
+    std::vector<ScannedRecord> records;
+    for (const auto& [key, value] : found) records.push_back({key, value});
+    if (alter_scan) alter_scan(records);
+    sink_->OnScan(operation.slot, absl::OkStatus(), records);
   }
 
   MemoryStore* store_;

@@ -27,7 +27,7 @@ RunResult SomeResult() {
   updates.latency.Record(7500);
   updates.count = 1;
   result.verify = {1000, 0};
-  result.counters = {1000, 1015, 4, 2};
+  result.counters = {1000, 1015, 4, 2, 502};
   result.server_cpu_seconds = 0.001004;
   return result;
 }
@@ -69,6 +69,8 @@ TEST(RunJson, HasTheDocumentedShape) {
   EXPECT_DOUBLE_EQ(json["rdma"]["reads_per_get"], 1.015);
   EXPECT_EQ(json["rdma"]["read_retries"], 4);
   EXPECT_EQ(json["rdma"]["rpc_gets"], 2);
+  EXPECT_DOUBLE_EQ(json["rdma"]["doorbells_per_op"], 0.5);
+  EXPECT_FALSE(json.contains("scans"));
   EXPECT_NEAR(json["server"]["cpu_us_per_op"], 1, 1e-9);
   EXPECT_EQ(json["baseline"]["raw_read"]["p50_us"], 0.25);
   EXPECT_EQ(json["baseline"]["raw_read"]["ops_s"], 5e6);
@@ -89,6 +91,7 @@ TEST(RunJson, LeavesOutWhatIsNotKnown) {
   EXPECT_FALSE(json.contains("baseline"));
   EXPECT_FALSE(json["server"].contains("cpu_us_per_op"));
   EXPECT_FALSE(json["rdma"].contains("reads_per_get"));
+  EXPECT_FALSE(json["rdma"].contains("doorbells_per_op"));
   EXPECT_FALSE(json.contains("memory"));
   EXPECT_FALSE(json.contains("connection_lost"));
 }
@@ -108,6 +111,26 @@ TEST(WriteJson, SaysWhyItCannot) {
   EXPECT_THAT(status.ToString(), HasSubstr("/nonexistent/folder/x.json"));
   EXPECT_THAT(status.ToString(), HasSubstr("No such file"));
   EXPECT_FALSE(WriteJson("/dev/full/x", nlohmann::json::object()).ok());
+}
+
+TEST(Reports, TellOfScans) {
+  Config config;
+  config.workload = *FindWorkload("e");
+  config.depth = 16;
+  RunResult result = SomeResult();
+  OpResult& scans = result.ops[Index(OpKind::kScan)];
+  for (int i = 0; i < 10; ++i) scans.latency.Record(2000);
+  scans.count = 10;
+  result.scanned = 505;
+  const nlohmann::json json = RunJson(config, SomeContext(), result, nullptr);
+  EXPECT_EQ(json["scans"]["items"], 505);
+  EXPECT_DOUBLE_EQ(json["scans"]["items_s"], 252.5);
+  EXPECT_DOUBLE_EQ(json["scans"]["items_per_scan"], 50.5);
+  EXPECT_EQ(json["ops"]["scan"]["count"], 10);
+  const std::string table = RunTable(config, SomeContext(), result, nullptr);
+  for (const char* part : {"YCSB-E", "\nscan ", "50.5 a scan", "one operation at a time"}) {
+    EXPECT_THAT(table, HasSubstr(part));
+  }
 }
 
 TEST(RunTable, ShowsWhatMatters) {

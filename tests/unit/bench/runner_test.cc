@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <functional>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "bench/process_cpu.h"
 #include "common/base/clock.h"
@@ -95,6 +99,57 @@ TEST(Runner, WrongValuesAreCounted) {
   const RunResult result = RunOn(config, &store);
   EXPECT_EQ(result.verify.wrong, 10'000u);
   EXPECT_EQ(ExitStatusOf(config, result), 1);
+}
+
+Config ScanConfig() {
+  Config config = SmallConfig(Command::kRun);
+  config.workload = *FindWorkload("e");
+  config.operations = 2000;
+  return config;
+}
+
+TEST(Runner, ScansAndInserts) {
+  MemoryStore store;
+  RunOn(SmallConfig(Command::kLoad), &store);
+  // Others' keys are left out, also those behind the last record.
+  store.map["zebra"] = store.map["greeting"] = "not a record";
+  const RunResult result = RunOn(ScanConfig(), &store);
+  EXPECT_EQ(result.errors(), 0u) << result.first_error;
+  EXPECT_EQ(result.verify.wrong, 0u);
+  const uint64_t scans = result.op(OpKind::kScan).count;
+  const uint64_t inserts = result.op(OpKind::kInsert).count;
+  EXPECT_EQ(scans + inserts, 2000u);
+  EXPECT_NEAR(static_cast<double>(inserts), 100, 50);
+  EXPECT_EQ(store.map.size(), 1002 + inserts);
+  EXPECT_EQ(result.verify.checked, result.scanned);
+  // 50.5 less the ends of those that come to the last record.
+  EXPECT_NEAR(*result.scanned_per_scan(), 49, 4);
+  EXPECT_GT(*result.scanned_per_second(), 0);
+  EXPECT_EQ(result.op(OpKind::kScan).latency.count(), scans);
+}
+
+TEST(Runner, ScansThatAreWrongAreCounted) {
+  using Records = std::vector<ScannedRecord>;
+  const Config config = ScanConfig();
+  const auto wrong = [&config](std::function<void(Records&)> alter) {
+    MemoryStore store;
+    RunOn(SmallConfig(Command::kLoad), &store);
+    auto backends = MakeBackends(config, &store);
+    for (auto& backend : backends) static_cast<MemoryBackend&>(*backend).alter_scan = alter;
+    return RunWorkload(config, backends, {});
+  };
+  EXPECT_GT(wrong([](Records& records) { records.back().value = "torn"; }).verify.wrong, 1000u);
+  // The same record twice: more than were wanted, or out of order.
+  EXPECT_GT(wrong([](Records& r) { r.push_back(r.back()); }).verify.wrong, 1000u);
+  EXPECT_GT(wrong([](Records& r) {
+              if (r.size() > 2) std::swap(r[1], r[2]);
+            }).verify.wrong,
+            1000u);
+  // The one that is asked for is missing, which is an error as for reads.
+  const RunResult missing = wrong([](Records& records) { records.erase(records.begin()); });
+  EXPECT_EQ(missing.errors(), missing.op(OpKind::kScan).count);
+  EXPECT_THAT(missing.first_error, HasSubstr("did not find user"));
+  EXPECT_EQ(ExitStatusOf(config, missing), 1);
 }
 
 TEST(Runner, EndsWhenTimeIsOver) {

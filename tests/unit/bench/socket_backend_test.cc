@@ -24,6 +24,11 @@ class Recorder : public CompletionSink {
   void OnWrite(uint32_t slot, const absl::Status& status) override {
     events.push_back("write " + std::to_string(slot) + " " + Text(status));
   }
+  void OnScan(uint32_t slot, const absl::Status& status,
+              std::span<const ScannedRecord> records) override {
+    events.push_back("scan " + std::to_string(slot) + " " + Text(status) + " " +
+                     std::to_string(records.size()));
+  }
   std::vector<std::string> events;
 
  private:
@@ -131,6 +136,17 @@ TEST(SocketBackend, LargeValuesArrive) {
   session.Answer("\r\n");
   session.backend->Poll();
   EXPECT_THAT(session.recorder.events, ElementsAre("read 1 OK " + value));
+}
+
+TEST(SocketBackend, RefusesScans) {
+  Session<RedisBackend> redis;
+  Session<MemcachedBackend> memcached;
+  for (Backend* backend : {static_cast<Backend*>(redis.backend.get()),
+                           static_cast<Backend*>(memcached.backend.get())}) {
+    const absl::Status status = backend->SubmitScan(1, "k", "", 10);
+    EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+    EXPECT_THAT(status.ToString(), HasSubstr("no order of its keys"));
+  }
 }
 
 TEST(SocketBackend, EndOfTheServerIsNoticed) {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "bench/key_names.h"
@@ -105,15 +107,48 @@ TEST(ScrambledZipfian, HottestKeysAreTheHashedRanks) {
 TEST(OperationSource, MixesAsTheWorkloadSays) {
   for (const Workload& workload : AllWorkloads()) {
     OperationSource source(workload, Distribution::kZipfian, 1000, 5);
-    int reads = 0;
+    std::array<int, kOpKinds> counts{};
     for (int i = 0; i < 100'000; ++i) {
       const Operation operation = source.Next();
-      ASSERT_LT(operation.record, 1000u);
-      ASSERT_NE(operation.kind, OpKind::kInsert);
-      reads += operation.kind == OpKind::kRead ? 1 : 0;
+      ASSERT_TRUE(operation.kind == OpKind::kInsert || operation.record < 1000u);
+      ++counts[Index(operation.kind)];
     }
-    EXPECT_NEAR(reads / 1e5, workload.proportion[Index(OpKind::kRead)], 0.005) << workload.name;
+    for (size_t kind = 0; kind < kOpKinds; ++kind) {
+      const double share = workload.proportion[kind];
+      EXPECT_NEAR(counts[kind] / 1e5, share, 0.005) << workload.name << kind;
+      EXPECT_EQ(counts[kind] == 0, share == 0) << workload.name << kind;
+    }
   }
+}
+
+TEST(OperationSource, LengthsOfScansAreUniform) {
+  OperationSource source(*FindWorkload("e"), Distribution::kUniform, 1000, 10);
+  std::vector<int> counts(kMaxScanLength);
+  for (int scans = 0; scans < 1'000'000;) {
+    const Operation operation = source.Next();
+    if (operation.kind != OpKind::kScan) continue;
+    ++counts.at(operation.length - 1);
+    ++scans;
+  }
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+  EXPECT_GT(*least, 9'400);
+  EXPECT_LT(*most, 10'600);
+}
+
+TEST(OperationSource, NoTwoInsertTheSameRecord) {
+  std::set<uint64_t> inserted;
+  for (uint64_t index = 0; index < 3; ++index) {
+    OperationSource source(*FindWorkload("e"), Distribution::kZipfian, 1000, index,
+                           {.index = index, .step = 3});
+    for (int inserts = 0; inserts < 100;) {
+      const Operation operation = source.Next();
+      if (operation.kind != OpKind::kInsert) continue;
+      ++inserts;
+      EXPECT_TRUE(inserted.insert(operation.record).second) << operation.record;
+    }
+  }
+  EXPECT_EQ(*inserted.begin(), 1000u);
+  EXPECT_EQ(*inserted.rbegin(), 1299u);
 }
 
 TEST(OperationSource, UniformIsUniform) {
