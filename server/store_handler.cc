@@ -19,6 +19,7 @@ class PendingPut : public net::PendingChange {
  public:
   explicit PendingPut(storage::PreparedPut put) : put_(std::move(put)) {}
   std::span<uint8_t> value() const override { return put_.value(); }
+  void Filled(uint64_t bytes) override { put_.Filled(bytes); }
   storage::PreparedPut Take() { return std::move(put_); }
 
  private:
@@ -132,9 +133,10 @@ std::span<const uint8_t> Bytes(std::string_view value) {
 
 }  // namespace
 
-net::Lookup StoreHandler::Get(int worker, std::string_view key, std::span<uint8_t> room) {
+net::Lookup StoreHandler::Get(int worker, std::string_view key, std::span<uint8_t> room, bool pin) {
   net::Lookup lookup;
-  const absl::StatusOr<storage::GetResult> got = store_.Get(worker, key, room);
+  const absl::StatusOr<storage::GetResult> got =
+      pin ? store_.GetOrPin(worker, key, room) : store_.Get(worker, key, room);
   if (!got.ok()) {
     lookup.code = CodeOf(got.status(), key);
     lookup.text = std::string(got.status().message());
@@ -145,6 +147,9 @@ net::Lookup StoreHandler::Get(int worker, std::string_view key, std::span<uint8_
   lookup.value_len = got->value_len;
   lookup.version = got->version;
   lookup.slot = got->slot.bits;
+  lookup.check = got->check;
+  lookup.flags = got->flags;
+  lookup.pin = got->pin;
   return lookup;
 }
 

@@ -19,7 +19,8 @@ class StoreHandler : public net::RequestHandler {
   StoreHandler(storage::Store& store, std::function<std::string()> info)
       : store_(store), info_(std::move(info)) {}
 
-  net::Lookup Get(int worker, std::string_view key, std::span<uint8_t> room) override;
+  net::Lookup Get(int worker, std::string_view key, std::span<uint8_t> room, bool pin) override;
+  void Release(int worker, uint64_t pin) override { store_.Unpin(worker, pin); }
   net::Change Put(int worker, const wire::Operation& operation) override;
   net::Change Delete(int worker, const wire::Operation& operation) override;
   net::Lookup Take(int worker, const wire::Operation& operation, std::span<uint8_t> room) override;

@@ -19,9 +19,9 @@ using client::LargeBuffers;
 Connection::Impl::Impl(std::unique_ptr<Endpoint> endpoint, const Options& options)
     : options_(options),
       endpoint_(std::move(endpoint)),
-      large_buffers_(*endpoint_, uint64_t{64} << 20),
+      large_buffers_(*endpoint_, kLargeBufferBytes),
       pool_(options.depth),
-      requests_(*endpoint_, client::OperationPool::SlotsFor(options.depth)),
+      requests_(*endpoint_, RequestSlots(options.depth)),
       keys_(new char[kKeyStride * client::OperationPool::SlotsFor(options.depth)]),
       not_found_(absl::NotFoundError("no such key")),
       starts_(options.depth),

@@ -116,6 +116,7 @@ void Connection::Impl::FinishSync(SyncCall* call) {
     op.on_get.Reset();
   }
   if (op.space != nullptr) DropSpace(op);
+  if (op.pin != 0) DropPin(op);
   pool_.Free(op);
 }
 
@@ -149,11 +150,20 @@ void Connection::Impl::Found(Operation& op, const GetResult& got) {
   }
 }
 
+void Connection::Impl::QueueRead(Operation& op) {
+  op.read_queued = true;
+  reads_.Push(&op);
+}
+
 void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
   switch (step.action) {
     case Lookup::Action::kRead:
       op.step = step;
-      reads_.Push(&op);
+      QueueRead(op);
+      return;
+    case Lookup::Action::kWait:
+      // A step that could not be posted yet is not to be overwritten by the next.
+      if (!op.read_queued && op.lookup.NextRead(&op.step)) QueueRead(op);
       return;
     case Lookup::Action::kFound:
       Found(op, {op.lookup.value(), op.lookup.version()});
@@ -173,11 +183,21 @@ void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
 
 void Connection::Impl::Ask(Operation& op) {
   if (op.space != nullptr) DropSpace(op);
+  if (op.pin != 0) DropPin(op);
   if (++op.asks > kMaxAsks) {
     EndGet(op, absl::AbortedError("the value changes faster than it can be read: try again"), {});
     return;
   }
   requests_.Add(op.slot, wire::OpCode::kGet, op.key, {});
+}
+
+client::LocatedItem Connection::Impl::ItemAt(const wire::Location& location, std::string_view key) {
+  return {.slot = layout::Slot{location.slot},
+          .header = {.check = location.check,
+                     .version = location.version,
+                     .value_len = location.value_len,
+                     .key_len = static_cast<uint16_t>(key.size()),
+                     .flags = location.flags}};
 }
 
 // The server's answer to a GET.
@@ -198,7 +218,8 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
         EndGet(op, absl::InternalError(location.status().message()), {});
         return;
       }
-      ActOtherwise(op, op.lookup.StartAt(*context_, layout::Slot{location->slot}, op.key, op.sink));
+      TakePin(op, location->pin);
+      ActOtherwise(op, op.lookup.StartAt(*context_, ItemAt(*location, op.key), op.key, op.sink));
       return;
     }
     default:
@@ -225,7 +246,8 @@ void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
   ibv_send_wr& request = read_list_[i];
   request.wr_id = WrId(RequestKind::kRead, OperationPool::RefOf(op)).bits();
   request.wr.rdma.remote_addr = region_address_ + op.step.offset;
-  op.post_number = endpoint_->PostNumber(/*signalled=*/true);
+  op.post_numbers[op.reads_posted++ % op.post_numbers.size()] =
+      endpoint_->PostNumber(/*signalled=*/true);
   stats_.bytes_read += op.step.length;
 }
 
@@ -241,6 +263,7 @@ void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
       Operation* op;
       if (!reads_.empty()) {
         op = reads_.Pop();
+        op->read_queued = false;
       } else if (!starts_.empty()) {
         op = starts_.Pop();
         if (!BeginLookup(*op)) continue;
@@ -248,6 +271,7 @@ void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
         break;
       }
       FillRead(count++, *op);
+      if (op->step.in_space && op->lookup.NextRead(&op->step)) QueueRead(*op);
     }
     if (count != 0) PostReadList(count);
   }
@@ -279,7 +303,7 @@ void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
     return;
   }
   --reads_in_flight_;
-  endpoint_->Retire(op->post_number);
+  endpoint_->Retire(op->post_numbers[op->reads_completed++ % op->post_numbers.size()]);
   if (op->kind == OperationKind::kGet) {
     Act(*op, op->lookup.OnRead(*context_));
   } else if (op->kind == OperationKind::kTake) {
@@ -308,6 +332,8 @@ int Connection::Impl::PollOnce() {
       }
     }
     if (count < 0) Fail(absl::InternalError("the completion queue has failed (overrun)"));
+    // A caller that has its value may not come back for long, and the server keeps the pin.
+    if (std::exchange(release_due_, false) && dead_.ok()) FlushRequests();
   }
   if (!dead_.ok()) Bury();
   return count;

@@ -1,7 +1,8 @@
-// What is behind Connection. One object, six files: connection_setup.cc (connecting),
+// What is behind Connection. One object, seven files: connection_setup.cc (connecting),
 // connection_gets.cc (one-sided GETs and the poll loop), connection_changes.cc (changes and calls),
-// connection_takes.cc (get-and-delete), connection_scans.cc (scans, times to live, reports of
-// reads) and connection_poll.cc (messages, waiting, deadlines, the end).
+// connection_takes.cc (get-and-delete), connection_pins.cc (items that the server keeps),
+// connection_scans.cc (scans, times to live, reports of reads) and connection_poll.cc (messages,
+// waiting, deadlines, the end).
 #pragma once
 
 #include <array>
@@ -103,6 +104,17 @@ class Connection::Impl {
   static constexpr uint32_t kTouchEvery = 16;
   static constexpr size_t kTouchesInReport = 64;
 
+  // Two buffers for the largest value that servers allow by default are kept for the next time: to
+  // make one anew takes longer than to fill it.
+  static constexpr uint64_t kLargeBufferBytes = uint64_t{144} << 20;
+
+  // Operations that the request queue has at most: those of the pool, and one that releases a pin,
+  // whose number is the last.
+  static constexpr uint32_t RequestSlots(uint32_t depth) {
+    return client::OperationPool::SlotsFor(depth) + 1;
+  }
+  uint32_t release_slot() const { return RequestSlots(options_.depth) - 1; }
+
   // How long a waiting call has been polling in vain.
   struct Spin {
     uint32_t empty_polls = 0;
@@ -168,14 +180,20 @@ class Connection::Impl {
   // What the lookup's next step asks for.
   void Act(Operation& op, const Lookup::Step& step);
   void ActOtherwise(Operation& op, const Lookup::Step& step);
+  void QueueRead(Operation& op);
   void Ask(Operation& op);
   void GetSpace(Operation& op);
   void UseSpace(Operation& op);
   // Gives the operation's large buffer back; it must have one.
   void DropSpace(Operation& op);
   void ServeSpaceWaiters();
+  void TakePin(Operation& op, uint64_t pin);
+  void DropPin(Operation& op);
+  void SendRelease();
+  void OnReleased();
   void OnResult(Operation& op, const wire::Result& result);
   void OnChangeResult(Operation& op, const wire::Result& result);
+  static client::LocatedItem ItemAt(const wire::Location& location, std::string_view key);
   void OnGetResult(Operation& op, const wire::Result& result);
   // What a lookup, or the server's answer to it, has found.
   void Found(Operation& op, const GetResult& got);
@@ -244,6 +262,9 @@ class Connection::Impl {
   client::FixedRing<Operation*> reads_;          // with a READ to be posted
   client::FixedRing<Operation*> space_waiters_;  // for a large buffer
   bool space_freed_ = false;
+  std::vector<uint64_t> releases_;  // pins to be given back
+  bool release_sent_ = false;       // one is on its way
+  bool release_due_ = false;        // and has not left yet
   uint32_t reads_in_flight_ = 0;
   uint32_t lkey_;  // of the endpoint's memory
   std::array<ibv_send_wr, kReadList> read_list_;

@@ -57,7 +57,11 @@ void Connection::Impl::OnReceive(uint32_t buffer, uint32_t length) {
           ? absl::InternalError("a message is longer than its buffer")
           : requests_.OnMessage(endpoint_->received(buffer, length),
                                 [this](uint32_t slot, const wire::Result& result) {
-                                  OnResult(pool_.At(slot), result);
+                                  if (slot == release_slot()) {
+                                    OnReleased();
+                                  } else {
+                                    OnResult(pool_.At(slot), result);
+                                  }
                                 });
   if (!status.ok()) {
     Fail(absl::InternalError(

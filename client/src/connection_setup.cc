@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Connection::Impl>> Connection::Impl::Connect(
     return absl::InvalidArgumentError(
         absl::StrCat("\"", ToAbsl(server), "\" has port 0; a server's port is 1 to 65535"));
   }
-  endpoint_options.operations = client::OperationPool::SlotsFor(options.depth);
+  endpoint_options.operations = RequestSlots(options.depth);
   endpoint_options.deadline = MonotonicNanos() + Nanos(options.connect_timeout);
   VERBENA_ASSIGN_OR_RETURN(endpoint_options.session, RandomSession());
   VERBENA_ASSIGN_OR_RETURN(

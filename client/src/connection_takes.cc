@@ -65,6 +65,7 @@ void Connection::Impl::DeleteWhatWasGot(Operation& op, const GetResult& got) {
   } else {
     op.value = got.value;
   }
+  if (op.pin != 0) DropPin(op);
   op.take_stage = TakeStage::kDeleting;
   op.request.flags = wire::kOpIfVersion;
   op.request.expected = got.version;

@@ -7,6 +7,17 @@
 #include "common/base/macros.h"
 
 namespace verbena::client {
+namespace {
+
+// Powers of two up to 4 MiB, then multiples of that: rounding is to make buffers fit other values,
+// not to double what a value of 1 GiB takes.
+uint64_t RoundUp(uint64_t bytes) {
+  constexpr uint64_t kStep = uint64_t{4} << 20;
+  if (bytes > kStep) return (bytes + kStep - 1) / kStep * kStep;
+  return std::bit_ceil(std::max(bytes, LargeBuffers::kSmallest));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<LargeBuffers::Buffer>> LargeBuffers::Make(uint64_t bytes) {
   auto buffer = std::make_unique<Buffer>();
@@ -23,7 +34,7 @@ absl::StatusOr<LargeBuffers::Buffer*> LargeBuffers::Acquire(uint64_t bytes) {
                                             "the value", "split it, or use another device"));
   // The rounding must not make too large what is not.
   const uint64_t most = endpoint_.capabilities().limits().max_mr_size;
-  const uint64_t rounded = std::bit_ceil(std::max(bytes, kSmallest));
+  const uint64_t rounded = RoundUp(bytes);
   bytes = most == 0 ? rounded : std::max(bytes, std::min(rounded, most));
   // The smallest idle one that is large enough, unless it would waste most of itself.
   auto best = idle_.end();

@@ -1,8 +1,9 @@
 // Registered memory for values that do not fit the connection's fixed buffers: the targets of large
 // READs, and large values that the server READs from here.
 //
-// Buffers are powers of two from 64 KiB on, made when first needed and kept for the next time. All
-// together stay under a limit, but one buffer of any size can always be had. Not thread-safe.
+// Buffers are powers of two from 64 KiB to 4 MiB and multiples of 4 MiB, made when first needed and
+// kept for the next time. All together stay under a limit, but one buffer of any size can always be
+// had. Not thread-safe.
 #pragma once
 
 #include <cstdint>

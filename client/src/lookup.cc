@@ -37,6 +37,24 @@ Lookup::Step Lookup::StartAt(LookupContext& context, Slot slot, std::string_view
   return TryCandidates(context);
 }
 
+Lookup::Step Lookup::StartAt(LookupContext& context, const LocatedItem& item, std::string_view key,
+                             ReadSink* sink) {
+  Reset(key, sink);
+  located_ = true;
+  slot_ = item.slot;
+  expected_ = item.header;
+  length_ = expected_.size();
+  const bool possible = expected_.check != 0 && expected_.key_len == key.size() &&
+                        layout::IsValidClass(slot_.size_class()) &&
+                        length_ <= context.shape.max_item_size &&
+                        context.shape.InHeap(slot_.offset(), length_);
+  if (!possible) return {.action = Action::kAskServer};
+  if (length_ <= ReadSink::kBlockBytes) {
+    return Read(State::kLocatedBlock, slot_.offset(), length_, sink_->block.data());
+  }
+  return StartPieces(context, 0);
+}
+
 Lookup::Step Lookup::ReadDirectory(LookupContext& context) {
   ++context.counters.directory_reads;
   in_space_ = false;
@@ -111,6 +129,8 @@ Lookup::Step Lookup::OnOtherRead(LookupContext& context) {
       return OnPrimary(context);
     case State::kOverflow:
       return OnOverflow(context);
+    case State::kLocatedBlock:
+      return OnLocatedBlock(context);
     case State::kPieces:
       return OnPieces(context);
     case State::kHeaderAgain:
@@ -168,38 +188,80 @@ Lookup::Step Lookup::OnBlockNotAccepted(LookupContext& context, ItemState state,
       !context.shape.InHeap(slot_.offset(), item_size)) {
     return NotAccepted(context);
   }
-  // A run: the first piece is here and claims to hold the key.
-  state_ = State::kPieces;
-  have_ = length_;
+  // A run: its begin is here and claims to hold the key.
+  std::memcpy(&expected_, sink_->block.data(), sizeof(expected_));
+  const uint64_t have = length_;
   length_ = item_size;
+  return StartPieces(context, have);
+}
+
+// Reads the rest of an item of which the first `have` bytes are in the sink.
+Lookup::Step Lookup::StartPieces(LookupContext& context, uint64_t have) {
+  state_ = State::kPieces;
+  in_flight_ = 0;
+  have_ = have;
+  asked_ = have;
   if (space_.size() < length_) {
     return {.action = Action::kNeedSpace, .length = static_cast<uint32_t>(length_)};
   }
   return OnSpace(context, space_);
 }
 
-Lookup::Step Lookup::OnSpace(LookupContext&, std::span<uint8_t> space) {
+Lookup::Step Lookup::OnSpace(LookupContext& context, std::span<uint8_t> space) {
   assert(space.size() >= length_);
   space_ = space;
   in_space_ = true;
   if (state_ == State::kBlock) return Read(State::kBlock, slot_.offset(), length_, space_.data());
-  std::memcpy(space_.data(), sink_->block.data(), have_);
+  const uint64_t seed = context.shape.hash_seed;
+  if (body_hash_ == nullptr) {
+    body_hash_ = std::make_unique<layout::BodyHash>(seed);
+  } else {
+    body_hash_->Reset(seed);
+  }
+  if (have_ > 0) {
+    std::memcpy(space_.data(), sink_->block.data(), have_);
+    body_hash_->Add(space_.subspan(sizeof(layout::ItemHeader), have_ - sizeof(layout::ItemHeader)));
+  }
   return NextPiece();
 }
 
+// Pieces end at multiples of their size.
+uint64_t Lookup::PieceEnd(uint64_t begin) const {
+  return std::min(length_, (begin / kPieceBytes + 1) * kPieceBytes);
+}
+
 Lookup::Step Lookup::NextPiece() {
-  const uint64_t begin = have_;
-  const uint64_t piece = std::min(length_ - have_, kPieceBytes);
-  have_ += piece;
-  return Read(State::kPieces, slot_.offset() + begin, piece, space_.data() + begin);
+  const uint64_t begin = asked_;
+  asked_ = PieceEnd(begin);
+  ++in_flight_;
+  return Read(State::kPieces, slot_.offset() + begin, asked_ - begin, space_.data() + begin);
 }
 
 Lookup::Step Lookup::OnPieces(LookupContext& context) {
-  if (have_ < length_) return NextPiece();
-  uint64_t item_size = 0;
-  const ItemState state = layout::JudgeItem(space_.data(), length_, slot_.offset(), key_,
-                                            context.shape.hash_seed, &item_size);
-  return state == ItemState::kAccepted ? Found(space_.data()) : NotAccepted(context);
+  // The first piece begins with the header, which is not of the body.
+  const uint64_t begin = std::max(have_, sizeof(layout::ItemHeader));
+  have_ = PieceEnd(have_);
+  --in_flight_;
+  body_hash_->Add(space_.subspan(begin, have_ - begin));
+  if (have_ == length_) return Judge(context, space_.data(), body_hash_->Check());
+  return {.action = Action::kWait};
+}
+
+Lookup::Step Lookup::OnLocatedBlock(LookupContext& context) {
+  const uint8_t* const bytes = sink_->block.data();
+  return Judge(context, bytes,
+               layout::BodyCheck(bytes + sizeof(layout::ItemHeader),
+                                 length_ - sizeof(layout::ItemHeader), context.shape.hash_seed));
+}
+
+Lookup::Step Lookup::Judge(LookupContext& context, const uint8_t* bytes, uint64_t body_check) {
+  const uint64_t header_check =
+      layout::HeaderCheck(expected_, slot_.offset(), context.shape.hash_seed);
+  if (layout::CombineChecks(header_check, body_check) != expected_.check ||
+      std::memcmp(bytes + sizeof(expected_), key_.data(), key_.size()) != 0) {
+    return NotAccepted(context);
+  }
+  return FoundBody(bytes, expected_);
 }
 
 Lookup::Step Lookup::OnHeaderAgain(LookupContext& context) {

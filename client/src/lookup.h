@@ -10,6 +10,8 @@
 //     then a READ of the primary bucket's header, posted after all of these have completed, that
 //     still covers the hash. Nothing from the cache counts for it.
 //   - Two rounds without a verdict: the server is asked.
+//   - What the server has located is judged by the header and check that came with the location,
+//     not by those in the block: see StartAt.
 //   - Whatever was read is checked against the slice's bounds before it is used. Every path ends
 //     after a bounded number of READs, whatever the bytes are.
 //
@@ -18,12 +20,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 
 #include "client/src/bucket_cache.h"
 #include "client/src/segment_map.h"
 #include "client/src/slice_shape.h"
+#include "common/layout/body_hash.h"
 #include "common/layout/bucket.h"
 #include "common/layout/directory.h"
 #include "common/layout/item.h"
@@ -63,10 +67,21 @@ struct alignas(128) ReadSink {
 static_assert(layout::kDirectoryPageSize <= ReadSink::kBlockBytes);
 static_assert(layout::kRunFirstRead <= ReadSink::kBlockBytes);
 
+// An item as the server has found it: where it lies and all of its header.
+struct LocatedItem {
+  layout::Slot slot;
+  layout::ItemHeader header{};
+};
+
+// A large item is READ in pieces, several of which may be under way at once: after a step of kRead
+// or kWait, NextRead says what can be READ beside those under way. READs complete in the order in
+// which they were asked for (those of a queue pair do), and each gets its OnRead, which hashes the
+// piece while it is in the processor's cache and answers kWait until the last one has come.
 class Lookup {
  public:
   enum class Action : uint8_t {
     kRead,       // READ `length` bytes at `offset` into `target`, then OnRead()
+    kWait,       // for the READs under way; see NextRead
     kNeedSpace,  // provide `length` bytes of registered memory, then OnSpace()
     kFound,      // value() and version()
     kAbsent,
@@ -80,18 +95,39 @@ class Lookup {
     uint8_t* target = nullptr;
   };
 
-  // Longest piece of a large value that is read at once.
-  static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+  // Longest piece of a large item that is read at once, and pieces under way. A piece is to be in
+  // the processor's cache still when it is hashed, and those under way are to cover the round trip:
+  // three are 60 us of a link of 100 Gbit/s.
+  static constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
+  static constexpr uint8_t kPiecesInFlight = 3;
 
   // Starts a lookup in `segment`, which context.segments has (or had a short while ago) for the
   // hash; offset 0 if it has none. `key` and `sink` are borrowed until the end of the lookup.
   Step Start(LookupContext& context, SegmentRef segment, layout::KeyHash hash, std::string_view key,
              ReadSink* sink);
-  // Starts with a block that the server has named (a layout::Slot).
+  // Starts with the block in which a scan has seen an item of the key. It is judged like any other
+  // block; if it does not hold the key any more, the server is to be asked.
   Step StartAt(LookupContext& context, layout::Slot slot, std::string_view key, ReadSink* sink);
+  // Starts with an item of this key that the server has located in answer to a GET.
+  //
+  // The bytes that are READ are accepted if they are the key and a value that fit the header and
+  // check of the answer. What stands in the block's own header does not matter: the item may have
+  // been replaced or deleted since, and its check be 0 (docs/design.md, section 5). That is
+  // linearizable: the server found the item, under its bucket's lock, after it was asked and before
+  // it answered, and that is the instant at which the GET takes effect. Where the bytes come from
+  // does not matter either then, since by their check they are that item's.
+  Step StartAt(LookupContext& context, const LocatedItem& item, std::string_view key,
+               ReadSink* sink);
 
-  // The bytes of the last step have arrived.
+  // The bytes of the oldest READ under way have arrived.
   Step OnRead(LookupContext& context);
+  // Whether another READ can be posted behind the last one; if so, `*step` is it.
+  bool NextRead(Step* step) {
+    if (state_ != State::kPieces || asked_ == length_ || in_flight_ == kPiecesInFlight)
+      return false;
+    *step = NextPiece();
+    return true;
+  }
   // `space` has at least the bytes that kNeedSpace asked for; it is borrowed until the end.
   Step OnSpace(LookupContext& context, std::span<uint8_t> space);
 
@@ -105,6 +141,7 @@ class Lookup {
     kPrimary,
     kOverflow,
     kBlock,
+    kLocatedBlock,  // an item that the server has located, in one READ
     kPieces,
     kHeaderAgain,
   };
@@ -132,11 +169,17 @@ class Lookup {
   Step OnOverflow(LookupContext& context);
   Step OnBlock(LookupContext& context);
   Step OnBlockNotAccepted(LookupContext& context, layout::ItemState state, uint64_t item_size);
+  Step OnLocatedBlock(LookupContext& context);
+  Step StartPieces(LookupContext& context, uint64_t have);
   Step OnPieces(LookupContext& context);
   Step OnHeaderAgain(LookupContext& context);
+  uint64_t PieceEnd(uint64_t begin) const;
   Step NextPiece();
+  // Judges a whole item at `block`, whose body has this check, by `expected_`.
+  Step Judge(LookupContext& context, const uint8_t* block, uint64_t body_check);
   Step NotAccepted(LookupContext& context);
   Step Found(const uint8_t* block);
+  Step FoundBody(const uint8_t* block, const layout::ItemHeader& header);
 
   // Takes candidates from the cached overflow buckets that a cached bucket leads to.
   void CollectCachedOverflow(LookupContext& context, const layout::Bucket* copy);
@@ -150,16 +193,20 @@ class Lookup {
   ReadSink* sink_;
   std::span<uint8_t> space_;
   SegmentRef segment_;
-  layout::BucketHeader cover_;  // header of the primary bucket of this round
-  layout::Slot slot_;           // the block being read
-  uint64_t length_;             // bytes that the block was or will be read with
-  uint64_t have_;               // of these, what has arrived (pieces)
+  layout::BucketHeader cover_;   // header of the primary bucket of this round
+  layout::Slot slot_;            // the block being read
+  uint64_t length_;              // bytes that the block was or will be read with
+  uint64_t have_;                // of these, what has arrived (pieces)
+  uint64_t asked_;               // of these, what has arrived or is under way (pieces)
+  layout::ItemHeader expected_;  // of a located item, or of one read in pieces
+  std::unique_ptr<layout::BodyHash> body_hash_;  // of what has arrived; kept for the next time
 
   State state_;
   bool cached_;    // the candidates come from the cache
   bool located_;   // the server named the block: no rounds
   bool doubtful_;  // a matching slot of this round was not accepted
   bool in_space_;
+  uint8_t in_flight_;  // pieces
   uint8_t rounds_;
   uint8_t refreshes_;
   uint8_t chain_;  // overflow buckets read in this round

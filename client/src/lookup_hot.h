@@ -93,6 +93,11 @@ namespace verbena::client {
 [[gnu::always_inline]] inline Lookup::Step Lookup::Found(const uint8_t* bytes) {
   layout::ItemHeader header;
   std::memcpy(&header, bytes, sizeof(header));
+  return FoundBody(bytes, header);
+}
+
+[[gnu::always_inline]] inline Lookup::Step Lookup::FoundBody(const uint8_t* bytes,
+                                                             const layout::ItemHeader& header) {
   version_ = header.version;
   value_ = {reinterpret_cast<const char*>(bytes) + sizeof(header) + header.key_len,
             header.value_len};

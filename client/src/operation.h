@@ -2,6 +2,7 @@
 // Not thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -60,19 +61,26 @@ struct Operation {
   // When the operation was first seen in flight (MonotonicNanos), 0 if not yet: its deadline counts
   // from there. Set by the scan for deadlines, so that starting an operation reads no clock.
   int64_t first_seen = 0;
-  uint64_t post_number = 0;  // of its READ in flight
+  // Of its READs in flight, as a ring: they complete in the order in which they were posted.
+  std::array<uint64_t, 4> post_numbers{};
+  uint32_t reads_posted = 0;  // ever; nor is the next one reset
+  uint32_t reads_completed = 0;
+  bool read_queued = false;  // `step` waits to be posted
   layout::KeyHash hash;
   SegmentRef segment;      // of a GET that has not begun
   std::string_view key;    // in the slot's key memory, or of the caller of a synchronous call
   std::string_view value;  // a large PUT's: the caller's; kTake: what was got
-  Lookup::Step step{};     // the READ to be posted or in flight
+  Lookup::Step step{};     // the READ to be posted or posted last
   LargeBuffers::Buffer* space = nullptr;
+  uint64_t pin = 0;  // of the item that it READs, 0 for none
   GetCallback on_get;
   ChangeCallback on_change;
   Lookup lookup;
   wire::OperationHeader request{};  // a large PUT's, a get-and-delete's
   std::string held;                 // kTake: a value that came in a message
 };
+
+static_assert(Lookup::kPiecesInFlight <= std::tuple_size_v<decltype(Operation::post_numbers)>);
 
 // One operation more than may be in flight: while its callback runs, an operation is finished but
 // still has its slot, and the callback may start another one. (Callbacks do not nest.) And one

@@ -95,6 +95,7 @@ std::optional<uint8_t> AllowedFlags(uint8_t code) {
     case OpCode::kTtl:
     case OpCode::kTouch:
     case OpCode::kPersist:
+    case OpCode::kRelease:
       return uint8_t{0};
   }
   return std::nullopt;
@@ -103,7 +104,7 @@ std::optional<uint8_t> AllowedFlags(uint8_t code) {
 absl::Status CheckOperation(const OperationHeader& header) {
   constexpr char kWhat[] = "operation";
   const std::optional<uint8_t> allowed = AllowedFlags(header.code);
-  if (!allowed.has_value()) return Wrong(kWhat, "code", header.code, "1 to 12 or 14");
+  if (!allowed.has_value()) return Wrong(kWhat, "code", header.code, "1 to 14");
   if ((header.flags & ~*allowed) != 0) {
     return Wrong(kWhat, "flags", header.flags, "only flags of its code");
   }
@@ -185,6 +186,8 @@ absl::StatusOr<Location> DecodeLocation(std::string_view value) {
   }
   const auto location = LoadAs<Location>(value.data());
   if (location.slot == 0) return Wrong("Location", "slot", 0, "a slot that is not empty");
+  if (location.check == 0) return Wrong("Location", "check", 0, "that of a valid item");
+  if (location.reserved != 0) return Wrong("Location", "reserved", location.reserved, "0");
   return location;
 }
 

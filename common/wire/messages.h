@@ -61,6 +61,8 @@ enum class OpCode : uint8_t {
   kScan = 11,     // key: where to start, may be empty; value: prefix; argument: how many keys, 1 or
                   // more; answered with ScanEntries, argument 1 if there may be more keys
   kTouch = 12,    // value: hashes (8 bytes each) of keys that were read; a hint for eviction
+  kRelease = 13,  // argument: Location::pin of an answer on this connection; not found if there is
+                  // none, or no longer
   kPersist = 14,  // takes the time to live away; answered with argument 1 if there was one
 };
 
@@ -130,12 +132,20 @@ struct ResultHeader {
 };
 static_assert(sizeof(ResultHeader) == 32);
 
-// Where a value too large for a message lies; the client READs and verifies it like any item.
+// Where a value too large for a message lies, and the header of its item. The client READs the
+// block and accepts key and value by this header and check: those in the block may be gone, as the
+// item may have been replaced since the server looked. While the server keeps the pin, the bytes
+// stay as they are.
 struct Location {
   uint64_t slot;     // layout::Slot bits
-  uint64_t version;  // that the server saw
+  uint64_t version;  // this and the next three as in layout::ItemHeader; the key is that asked for
+  uint64_t check;    // not 0
+  uint64_t pin;      // to be given back with kRelease; 0: not pinned, there are too many
+  uint32_t value_len;
+  uint16_t flags;
+  uint16_t reserved;  // 0
 };
-static_assert(sizeof(Location) == 16);
+static_assert(sizeof(Location) == 40);
 
 // A key that a scan has found; its bytes follow, with zero padding to 8 bytes.
 struct ScanEntry {

@@ -17,15 +17,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kOpNames[net::kOpCodes] = {"",       "hello", "ping",  "get",    "put",
-                                                 "delete", "info",  "add",   "append", "expire",
-                                                 "ttl",    "scan",  "touch", "",       "persist"};
+constexpr const char* kOpNames[net::kOpCodes] = {"",       "hello", "ping",  "get",     "put",
+                                                 "delete", "info",  "add",   "append",  "expire",
+                                                 "ttl",    "scan",  "touch", "release", "persist"};
 
 Json MemoryJson(const storage::StoreStats& stats) {
   return {{"total_bytes", stats.slice_bytes},
           {"used_bytes", stats.used_bytes},
           {"index_bytes", stats.index_bytes},
           {"live_bytes", stats.live_bytes},
+          {"pinned_bytes", stats.pinned_bytes},
           {"free_bytes",
            stats.slice_bytes > stats.used_bytes ? stats.slice_bytes - stats.used_bytes : 0}};
 }
@@ -106,6 +107,10 @@ constexpr std::pair<const char*, Member> kSums[] = {
     {"waits_for_room", &net::WorkerCounters::waits_for_room},
     {"staging_in_use", &net::WorkerCounters::staging_in_use},
     {"waits_for_staging", &net::WorkerCounters::waits_for_staging},
+    {"pins", &net::WorkerCounters::pins},
+    {"pins_made", &net::WorkerCounters::pins_made},
+    {"pins_refused", &net::WorkerCounters::pins_refused},
+    {"pins_expired", &net::WorkerCounters::pins_expired},
     {"sleeps", &net::WorkerCounters::sleeps},
     {"connections_opened", &net::WorkerCounters::connections_opened},
 };
@@ -142,7 +147,6 @@ Json CountersJson(const net::Network& network) {
 Json OperationsJson(const net::Network& network) {
   Json operations = Json::object();
   for (size_t op = 1; op < net::kOpCodes; ++op) {
-    if (*kOpNames[op] == '\0') continue;
     Json results = Json::object();
     for (size_t code = 0; code < net::kResultCodes; ++code) {
       uint64_t sum = 0;

@@ -102,11 +102,19 @@ struct ReadTransfer {
   uint32_t remote_key = 0;
   uint64_t size = 0;       // bytes
   uint64_t posted = 0;     // bytes
+  uint64_t taken = 0;      // of these, bytes that are in the block and hashed
   uint32_t in_flight = 0;  // READs
-  // Where READs are staged: those under way, oldest first, which is the order in which they
-  // complete; and whether it stands in the line for a piece (StagingPool).
+  uint32_t arrived = 0;    // READs that are done and not taken; then it is in Worker::arrived_
+  // Where READs are staged: those under way or not taken, oldest first, which is the order in which
+  // they complete; and whether it stands in the line for a piece (StagingPool).
   std::vector<StagedRead> staged;
   bool waits_for_piece = false;
+};
+
+// An item that is kept for the client, until a tick of the worker.
+struct HeldPin {
+  uint64_t id;
+  uint32_t until;
 };
 
 struct Connection {
@@ -145,6 +153,7 @@ struct Connection {
   SendLedger ledger;
   ActiveRequest request;
   ReadTransfer transfer;
+  std::vector<HeldPin> pins;
   std::vector<Arrived> waiting;  // from waiting_head on: arrived behind `request`
   size_t waiting_head = 0;
   bool starved = false;       // `waiting` waits for a response buffer or a place in the send queue

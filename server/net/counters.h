@@ -61,6 +61,10 @@ struct alignas(64) WorkerCounters {
   Counter waits_for_room;     // requests that had to wait for a response buffer or a send slot
   Counter staging_in_use;     // pieces of staging memory, now
   Counter waits_for_staging;  // how often a large value had to wait for a piece of it
+  Counter pins;               // items kept for clients that READ them, now
+  Counter pins_made;          // ever
+  Counter pins_refused;       // large values answered without, as there were too many
+  Counter pins_expired;       // whose client did not release them in time
   Counter sleeps;
 };
 

@@ -22,12 +22,16 @@ struct Change {
 
 // What a lookup, or a deletion that returns the value, found.
 struct Lookup {
-  // kOk: the value is in the room given; kNotFound; kLocated: it does not fit there, and `slot`
-  // says where it lies; or an error (kTooLarge if it should have been deleted and does not fit).
+  // kOk: the value is in the room given; kNotFound; kLocated: it does not fit there, and what is
+  // below says where it lies and how to know it; or an error (kTooLarge if it should have been
+  // deleted and does not fit).
   wire::ResultCode code = wire::ResultCode::kNotFound;
   uint32_t value_len = 0;
   uint64_t version = 0;
   uint64_t slot = 0;  // layout::Slot bits
+  uint64_t check = 0;
+  uint16_t flags = 0;
+  uint64_t pin = 0;  // for Release; 0: not pinned
   std::string text;
 };
 
@@ -54,6 +58,9 @@ class PendingChange {
   virtual ~PendingChange() = default;
   // Where the value goes, inside the memory that Slice names.
   virtual std::span<uint8_t> value() const = 0;
+  // The next `bytes` of it are there and will not change any more: a hint, which leaves less to do
+  // for Publish.
+  virtual void Filled(uint64_t bytes) = 0;
 };
 
 // Called by the workers, each with its own index (0 to workers - 1); calls with different indices
@@ -63,7 +70,10 @@ class RequestHandler {
  public:
   virtual ~RequestHandler() = default;
 
-  virtual Lookup Get(int worker, std::string_view key, std::span<uint8_t> room) = 0;
+  // With `pin`, an item whose value does not fit is pinned, if there are not too many pins: it can
+  // be READ where it lies, whatever becomes of it, until Release.
+  virtual Lookup Get(int worker, std::string_view key, std::span<uint8_t> room, bool pin) = 0;
+  virtual void Release(int worker, uint64_t pin) = 0;
   virtual Change Put(int worker, const wire::Operation& operation) = 0;
   virtual Change Delete(int worker, const wire::Operation& operation) = 0;
   // kDelete with kOpReturnValue. If the value does not fit the room nothing is deleted.

@@ -103,6 +103,7 @@ void Worker::Run() {
       found = true;
     }
     found |= PollAll(empty_polls_ % kSpinsPerClock == kSpinsPerClock - 1);
+    if (!arrived_.empty()) found |= TakeNextPiece();
     if (!flushing_.empty()) CheckFlushing();
     if (found) {
       empty_polls_ = 0;
@@ -320,6 +321,7 @@ void Worker::Tick(int64_t now) {
 
 void Worker::TickConnection(Connection& connection) {
   if (connection.state != ConnectionState::kOpen) return;
+  if (!connection.pins.empty()) ExpirePins(connection);
   if (connection.ledger.signalled() == 0) connection.progressed = tick_;
   // The transport reports failures by itself, but a client may let answers wait for ever by
   // posting no receives.

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -149,11 +150,21 @@ class Worker {
   void PostRead(Connection& connection);
   ibv_sge NextSink(Connection& connection);
   void OnReadDone(Connection& connection);
+  bool TakeNextPiece();
+  void TakePiece(Connection& connection);
   void FinishTransfer(Connection& connection);
   void TakeStaged(Connection& connection);
   void WaitForPiece(Connection& connection);
   void ServeStaging(QueueSet& queues);
   void ReleaseStaged(Connection& connection);
+
+  // worker_pins.cc: items that are kept for clients that READ them.
+  bool MayPin(const Connection& connection) const;
+  void HoldPin(Connection& connection, const Lookup& located);
+  void RunRelease(Connection& connection, const wire::OperationHeader& operation);
+  void DropPin(const HeldPin& pin);
+  void ExpirePins(Connection& connection);
+  void DropPins(Connection& connection);
 
   const WorkerOptions options_;
   RequestHandler& handler_;
@@ -172,6 +183,7 @@ class Worker {
   std::vector<Connection*> dirty_;     // have requests in the batch
   std::vector<Connection*> starved_;   // wait for buffers or places
   std::vector<Connection*> flushing_;  // wait for their flushed requests
+  std::deque<Connection*> arrived_;  // with READs that are done: a piece at a time of each in turn
   std::array<BatchEntry, kBatch> batch_{};
   uint32_t batch_used_ = 0;
   uint64_t sends_due_ = 0;  // completions of signalled sends that are to come

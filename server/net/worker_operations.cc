@@ -96,6 +96,9 @@ Worker::Step Worker::RunOperation(Connection& connection, const Operation& opera
       handler_.Touch(operation.value);
       AddResult(connection, operation.header, ResultCode::kOk, {});
       return Step::kDone;
+    case OpCode::kRelease:
+      RunRelease(connection, operation.header);
+      return Step::kDone;
     case OpCode::kInfo: {
       const std::string info = handler_.Info();
       if (info.size() > RoomForValue(connection, kBareResult)) {
@@ -162,20 +165,29 @@ void Worker::AddFound(Connection& connection, const wire::OperationHeader& opera
 // The value is copied straight into the answer; one that does not fit is located.
 void Worker::RunGet(Connection& connection, const Operation& operation) {
   const size_t room = RoomForValue(connection, kReservedResult);
+  const bool can_locate = RoomForValue(connection, kBareResult) >= sizeof(wire::Location);
   const Lookup lookup =
-      handler_.Get(options_.index, operation.key, {PlaceForValue(connection), room});
+      handler_.Get(options_.index, operation.key, {PlaceForValue(connection), room},
+                   /*pin=*/can_locate && MayPin(connection));
   switch (lookup.code) {
     case ResultCode::kOk:
       AddFound(connection, operation.header, lookup, /*argument=*/0);
       return;
     case ResultCode::kLocated: {
-      const wire::Location location = {.slot = lookup.slot, .version = lookup.version};
-      if (RoomForValue(connection, kBareResult) < sizeof(location)) {
+      if (!can_locate) {
         AddResult(connection, operation.header, ResultCode::kTooLarge, "too many in one request");
-      } else {
-        AddResult(connection, operation.header, ResultCode::kLocated, AsText(location),
-                  lookup.version);
+        return;
       }
+      HoldPin(connection, lookup);
+      wire::Location location{};
+      location.slot = lookup.slot;
+      location.version = lookup.version;
+      location.check = lookup.check;
+      location.pin = lookup.pin;
+      location.value_len = lookup.value_len;
+      location.flags = lookup.flags;
+      AddResult(connection, operation.header, ResultCode::kLocated, AsText(location),
+                lookup.version);
       return;
     }
     default:

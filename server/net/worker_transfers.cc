@@ -1,5 +1,10 @@
 // Worker: large values, which the server READs from the client's memory into the slice, or into
 // staging memory where the device does not let READs land in the slice.
+//
+// Of all this only the READs take long, and nobody waits for them but the connection whose value it
+// is. What is to be done with the bytes (to hash them, and to copy them out of staging memory) is
+// done a piece at a time, in turn for all connections, and before each piece the worker looks for
+// other requests: what those wait is one piece, however large the values are and however many.
 #include <algorithm>
 
 #include "common/base/relaxed_copy.h"
@@ -30,7 +35,9 @@ Worker::Step Worker::StartTransfer(Connection& connection, const Operation& oper
   transfer.remote_key = operation.reference->rkey;
   transfer.size = operation.header.value_len;
   transfer.posted = 0;
+  transfer.taken = 0;
   transfer.in_flight = 0;
+  transfer.arrived = 0;
   if (transfer.size == 0) {
     const Change published = handler_.Publish(options_.index, std::move(transfer.pending));
     AddChange(connection, operation.header, published);
@@ -105,14 +112,43 @@ ibv_sge Worker::NextSink(Connection& connection) {
 
 // A READ has succeeded.
 void Worker::OnReadDone(Connection& connection) {
+  if (connection.transfer.arrived++ == 0) arrived_.push_back(&connection);
+}
+
+// Works on one piece of a connection that has some, and lets the next one have its turn. Whether
+// there was one.
+bool Worker::TakeNextPiece() {
+  if (arrived_.empty()) return false;
+  Connection& connection = *arrived_.front();
+  arrived_.pop_front();
+  TakePiece(connection);
+  FlushAll();
+  return true;
+}
+
+// Takes what the oldest READ has brought. Another one is posted first, so that it is under way
+// meanwhile; no more than one, so that what has come waits in the processor's cache.
+void Worker::TakePiece(Connection& connection) {
   ReadTransfer& transfer = connection.transfer;
-  if (!transfer.staged.empty()) TakeStaged(connection);
-  if (transfer.posted < transfer.size) {
-    PostReads(connection);
-  } else if (transfer.in_flight == 0) {
+  const bool staged = connection.queues->staging.used();
+  if (staged) {
+    TakeStaged(connection);
+  } else if (MayRead(connection)) {
+    PostRead(connection);
+    FlushAll();
+    if (connection.state != ConnectionState::kOpen) return;
+  }
+  const uint64_t size =
+      std::min(staged ? kStagingPiece : kReadPiece, transfer.size - transfer.taken);
+  transfer.pending->Filled(size);
+  transfer.taken += size;
+  if (--transfer.arrived > 0) arrived_.push_back(&connection);
+  if (transfer.taken == transfer.size) {
     counters_.bytes_read.Add(transfer.size);
     FinishTransfer(connection);
     ResumeWaiting(connection);
+  } else if (staged && transfer.posted < transfer.size) {
+    PostReads(connection);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "common/base/relaxed_copy.h"
+#include "common/layout/body_hash.h"
 #include "common/layout/item.h"
 
 namespace verbena::storage {
@@ -33,23 +34,6 @@ inline void StoreHeader(uint8_t* block, const layout::ItemHeader& header) {
                sizeof(header) - kCheckSize);
 }
 
-// A body check that is worked out piece by piece. Slow to start.
-class BodyHash {
- public:
-  explicit BodyHash(uint64_t seed) {
-    XXH3_INITSTATE(&state_);  // reset looks at the old seed
-    XXH3_64bits_reset_withSeed(&state_, seed);
-  }
-  void Add(std::span<const uint8_t> bytes) {
-    XXH3_64bits_update(&state_, bytes.data(), bytes.size());
-  }
-  // layout::BodyCheck of all that was added; more may be added afterwards.
-  uint64_t Check() const { return XXH3_64bits_digest(&state_); }
-
- private:
-  XXH3_state_t state_;
-};
-
 // BodyCheck of two parts that do not lie one behind the other.
 inline uint64_t BodyCheckOfParts(std::span<const uint8_t> front, std::span<const uint8_t> rest,
                                  uint64_t seed) {
@@ -59,7 +43,7 @@ inline uint64_t BodyCheckOfParts(std::span<const uint8_t> front, std::span<const
     std::copy(rest.begin(), rest.end(), end);
     return layout::BodyCheck(together.data(), front.size() + rest.size(), seed);
   }
-  BodyHash hash(seed);
+  layout::BodyHash hash(seed);
   hash.Add(front);
   hash.Add(rest);
   return hash.Check();

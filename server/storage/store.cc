@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,7 @@
 #include "server/storage/index.h"
 #include "server/storage/item_parts.h"
 #include "server/storage/ordered_index.h"
+#include "server/storage/pins.h"
 #include "server/storage/publish.h"
 #include "server/storage/store_worker.h"
 
@@ -30,6 +32,12 @@ constexpr int kMostTries = 4;
 
 std::span<const uint8_t> KeyBytes(std::string_view key) {
   return {reinterpret_cast<const uint8_t*>(key.data()), key.size()};
+}
+
+bool CopyIfItFits(std::span<const uint8_t> value, std::span<uint8_t> out) {
+  if (value.size() > out.size()) return false;
+  if (!value.empty()) std::memcpy(out.data(), value.data(), value.size());
+  return true;
 }
 
 // What a condition says to the key that `scope` has looked for.
@@ -50,6 +58,8 @@ PreparedPut& PreparedPut::operator=(PreparedPut&& other) noexcept {
   std::swap(sealed_, other.sealed_);
   std::swap(body_check_, other.body_check_);
   std::swap(options_, other.options_);
+  std::swap(filled_, other.filled_);
+  std::swap(body_hash_, other.body_hash_);
   std::swap(slot_, other.slot_);
   std::swap(hash_, other.hash_);
   return *this;
@@ -57,7 +67,7 @@ PreparedPut& PreparedPut::operator=(PreparedPut&& other) noexcept {
 
 PreparedPut::~PreparedPut() {
   if (store_ == nullptr) return;
-  store_->allocator_->Free(worker_, {slot_.offset(), slot_.size_class()});
+  store_->FreeBlock(worker_, slot_);
 }
 
 std::span<uint8_t> PreparedPut::value() const {
@@ -66,10 +76,23 @@ std::span<uint8_t> PreparedPut::value() const {
 
 uint64_t PreparedPut::value_offset() const { return slot_.offset() + kBodyOffset + key_len_; }
 
+void PreparedPut::Filled(uint64_t bytes) {
+  assert(!sealed_ && filled_ + bytes <= value_len_);
+  const uint8_t* const value = this->value().data();
+  if (body_hash_ == nullptr) {
+    body_hash_ = std::make_unique<layout::BodyHash>(store_->region_.hash_seed());
+    body_hash_->Add({value - key_len_, key_len_});
+  }
+  body_hash_->Add({value + filled_, bytes});
+  filled_ += bytes;
+}
+
 Store::Store(Region region, const StoreOptions& options)
     : region_(std::move(region)),
       options_(options),
       allocator_(std::make_unique<Allocator>(region_, options.workers + 1)),
+      pins_(std::make_unique<Pins>(options.max_pins,
+                                   (region_.heap_end() - region_.heap_begin()) / 4)),
       compactor_(std::make_unique<Compactor>(*this, *allocator_)),
       expiry_(std::make_unique<Expiry>(options.expiry_tick_ns, MonotonicNanos(),
                                        options.wake_for_expiry)),
@@ -92,6 +115,10 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Create(Region region, const StoreO
   if (options.workers < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.workers, " workers are out of range: there must be at least 1"));
+  }
+  if (options.max_pins < 1 || options.max_pins > UINT16_MAX) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.max_pins, " pins are out of range: there must be 1 to ", UINT16_MAX));
   }
   if (options.max_value_size < 1 || options.max_value_size > layout::kMaxValueSize) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -143,7 +170,8 @@ absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,
       const PutResult present = Present(scope, found, options.condition);
       if (present.outcome != Outcome::kDone) return present;
     }
-    if (found && scope.slot().size_class() == layout::SizeClassFor(size)) {
+    if (found && scope.slot().size_class() == layout::SizeClassFor(size) &&
+        !pins_->IsPinned(scope.slot().offset())) {
       const uint32_t old_value_len = scope.item().value_len;
       header.version = scope.NextVersion();
       std::memcpy(staged, &header, sizeof(header));
@@ -192,7 +220,9 @@ bool Store::PutOverOld(int worker, KeyHash hash, std::string_view key,
   const bool found = Find(scope, worker, hash, key);
   *result = Present(scope, found, options.condition);
   if (result->outcome != Outcome::kDone) return true;
-  if (!found || scope.slot().size_class() != size_class) return false;
+  if (!found || scope.slot().size_class() != size_class || pins_->IsPinned(scope.slot().offset())) {
+    return false;
+  }
   SetDue(hash, scope.slot().offset(), options);
   *result = OverwriteFound(scope, worker, 0, value, options.flags, body_check);
   return true;
@@ -271,8 +301,14 @@ absl::StatusOr<PreparedPut> Store::PreparePutInto(int worker, std::string_view k
 
 void Store::Seal(PreparedPut& put) const {
   if (put.sealed_) return;
-  put.body_check_ = layout::BodyCheck(region_.At(put.slot_.offset()) + kBodyOffset,
-                                      uint64_t{put.key_len_} + put.value_len_, region_.hash_seed());
+  if (put.filled_ > 0) {
+    put.Filled(put.value_len_ - put.filled_);
+    put.body_check_ = put.body_hash_->Check();
+  } else {
+    put.body_check_ =
+        layout::BodyCheck(region_.At(put.slot_.offset()) + kBodyOffset,
+                          uint64_t{put.key_len_} + put.value_len_, region_.hash_seed());
+  }
   put.sealed_ = true;
 }
 
@@ -329,23 +365,40 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
   }
 }
 
+void Store::FreeBlock(int worker, layout::Slot slot) {
+  if (pins_->Defer(slot.offset())) return;
+  allocator_->Free(worker, {slot.offset(), slot.size_class()});
+}
+
+bool Store::Unpin(int worker, uint64_t pin) {
+  assert(worker >= 0 && worker <= options_.workers);
+  std::optional<Block> block;
+  if (!pins_->Unpin(pin, &block)) return false;
+  if (block.has_value()) allocator_->Free(worker, *block);
+  return true;
+}
+
 absl::StatusOr<GetResult> Store::Get(int worker, std::string_view key, std::span<uint8_t> out) {
-  return GetWith(worker, key, [out](std::span<const uint8_t> value) {
-    if (value.size() > out.size()) return false;
-    if (!value.empty()) std::memcpy(out.data(), value.data(), value.size());
-    return true;
-  });
+  return GetWith(worker, key, /*pin=*/false,
+                 [out](ValueBytes value) { return CopyIfItFits(value, out); });
+}
+
+absl::StatusOr<GetResult> Store::GetOrPin(int worker, std::string_view key,
+                                          std::span<uint8_t> out) {
+  return GetWith(worker, key, /*pin=*/true,
+                 [out](ValueBytes value) { return CopyIfItFits(value, out); });
 }
 
 absl::StatusOr<GetResult> Store::Get(int worker, std::string_view key, std::string* out) {
-  return GetWith(worker, key, [out](std::span<const uint8_t> value) {
+  return GetWith(worker, key, /*pin=*/false, [out](ValueBytes value) {
     out->assign(AsChars(value.data()), value.size());
     return true;
   });
 }
 
 template <typename CopyOut>
-absl::StatusOr<GetResult> Store::GetWith(int worker, std::string_view key, CopyOut copy_out) {
+absl::StatusOr<GetResult> Store::GetWith(int worker, std::string_view key, bool pin,
+                                         CopyOut copy_out) {
   assert(worker >= 0 && worker <= options_.workers);
   VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
   const KeyHash hash = index_->Hash(key);
@@ -360,8 +413,12 @@ absl::StatusOr<GetResult> Store::GetWith(int worker, std::string_view key, CopyO
   result.value_len = header.value_len;
   result.version = header.version;
   result.slot = scope.slot();
+  result.check = header.check;
   result.copied = copy_out(
       std::span<const uint8_t>(scope.block() + kBodyOffset + header.key_len, header.value_len));
+  if (pin && !result.copied) {
+    result.pin = pins_->Pin({result.slot.offset(), result.slot.size_class()}, header.size());
+  }
   return result;
 }
 
@@ -405,6 +462,10 @@ StoreStats Store::Stats() const {
   stats.slab_pages = heap.slab_pages;
   stats.run_pages = heap.run_pages;
   stats.class_bytes = heap.class_bytes;
+
+  const PinUsage pins = pins_->Usage();
+  stats.pins = pins.pins;
+  stats.pinned_bytes = pins.freed_bytes;
 
   stats.slice_bytes = region_.size();
   stats.index_bytes = layout::kRegionHeaderSize + region_.directory().size_bytes() +

@@ -11,6 +11,7 @@
 #include "server/storage/allocator.h"
 #include "server/storage/index.h"
 #include "server/storage/item_parts.h"
+#include "server/storage/pins.h"
 #include "server/storage/store.h"
 #include "server/storage/store_worker.h"
 
@@ -162,7 +163,7 @@ absl::StatusOr<PutResult> Store::Edit(
         const uint64_t size = layout::ItemSize(key.size(), old.kept(edited) + edited.tail.size());
         const uint32_t size_class = layout::SizeClassFor(size);
         if (size_class == scope.slot().size_class() && size_class != layout::kRunClass &&
-            (size <= kMaxStaged || no_memory)) {
+            (size <= kMaxStaged || no_memory) && !pins_->IsPinned(old.offset)) {
           return EditInPlace(scope, worker, old.kept(edited), edited.tail);
         }
       }
@@ -207,7 +208,7 @@ absl::StatusOr<PreparedPut> Store::PrepareEdited(int worker, KeyHash hash, std::
   if (keep == 0) return put;
   const uint64_t key_size = key.size();
   CopyShared(value, region_.At(old.offset) + kBodyOffset + key_size, keep);
-  BodyHash body(region_.hash_seed());
+  layout::BodyHash body(region_.hash_seed());
   body.Add({value - key_size, key_size + keep});
   const uint64_t header_check = layout::HeaderCheck(old.header, old.offset, region_.hash_seed());
   if (layout::CombineChecks(header_check, body.Check()) != old.header.check) return PreparedPut();

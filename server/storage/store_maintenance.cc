@@ -12,6 +12,7 @@
 #include "server/storage/expiry.h"
 #include "server/storage/index.h"
 #include "server/storage/item_parts.h"
+#include "server/storage/pins.h"
 #include "server/storage/publish.h"
 #include "server/storage/store.h"
 #include "server/storage/store_worker.h"
@@ -47,7 +48,7 @@ MoveResult Store::TryMoveItem(int worker, KeyHash hash, uint64_t offset) {
   ItemHeader header;
   {
     ChangeScope scope(*index_, hash);
-    if (!scope.FindBlock(offset)) return MoveResult::kGone;
+    if (!scope.FindBlock(offset) || pins_->IsPinned(offset)) return MoveResult::kGone;
     header = scope.item();
     // A bucket has keys of several hashes, and the block may have gone from one of them to another.
     const auto* key = reinterpret_cast<const char*>(region_.At(offset)) + sizeof(header);
@@ -67,7 +68,8 @@ MoveResult Store::TryMoveItem(int worker, KeyHash hash, uint64_t offset) {
   layout::Slot old;
   {
     ChangeScope scope(*index_, hash);
-    if (!scope.FindBlock(offset) || scope.item().version != header.version) {
+    if (!scope.FindBlock(offset) || scope.item().version != header.version ||
+        pins_->IsPinned(offset)) {
       scope.Release();
       allocator_->Free(worker, block);
       return MoveResult::kGone;
@@ -80,7 +82,7 @@ MoveResult Store::TryMoveItem(int worker, KeyHash hash, uint64_t offset) {
     scope.Replace(slot, check);
     TellMoved(hash, target, old, slot, /*changed=*/false);
   }
-  allocator_->Free(worker, {old.offset(), old.size_class()});
+  FreeBlock(worker, old);
   workers_[static_cast<size_t>(worker)].moves.Add(1);
   return MoveResult::kMoved;
 }
@@ -213,7 +215,7 @@ void Store::RemoveFound(ChangeScope& scope, int worker, KeyHash hash) {
   scope.Remove();
   const std::string_view key(reinterpret_cast<const char*>(block) + sizeof(header), header.key_len);
   for (ItemListener* listener : listeners_) listener->OnRemoved(hash, key, old);
-  allocator_->Free(worker, {old.offset(), old.size_class()});
+  FreeBlock(worker, old);
   Worker& own = workers_[static_cast<size_t>(worker)];
   own.items.Add(~uint64_t{0});
   own.live_bytes.Add(-(uint64_t{header.key_len} + header.value_len));

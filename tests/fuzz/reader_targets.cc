@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <iterator>
 #include <memory>
 #include <span>
@@ -92,8 +93,8 @@ struct LongItem {
 class Flight {
  public:
   // Bounds of a lookup: at most 8 refreshes and 2 rounds, each over 33 buckets of 15 candidates,
-  // each of these up to 5 READs (a run of 3 MiB in pieces).
-  static constexpr int kMostReads = 10 * 33 * (1 + 15 * 5);
+  // each of these up to 14 READs (a run of 3 MiB in pieces).
+  static constexpr int kMostReads = 10 * 33 * (1 + 15 * 14);
 
   Flight(const SliceShape& shape, LookupContext& context) : shape_(shape), context_(context) {}
 
@@ -106,15 +107,22 @@ class Flight {
     reads_ = 0;
     last_was_cover_ = false;
     active_ = true;
-    located_ = choice >= 0xe0;
-    step_ = located_
-                ? lookup_.StartAt(context_, TakeSlot(tape), key_, sink_.get())
-                : lookup_.Start(context_, context_.segments.Get(hash_), hash_, key_, sink_.get());
+    under_way_.clear();
+    located_ = choice >= 0xd0;
+    if (choice >= 0xe8) {
+      step_ = lookup_.StartAt(context_, TakeSlot(tape), key_, sink_.get());
+    } else if (located_) {
+      step_ = lookup_.StartAt(context_, TakeLocated(tape), key_, sink_.get());
+    } else {
+      step_ = lookup_.Start(context_, context_.segments.Get(hash_), hash_, key_, sink_.get());
+    }
     Settle();
   }
 
-  // Answers the READ that is asked for.
+  // Answers the READ that was asked for first.
   void Advance(Tape& tape) {
+    step_ = under_way_.front();
+    under_way_.pop_front();
     CheckRead();
     Check(++reads_ <= kMostReads, "a lookup ends");
     last_was_cover_ = false;
@@ -124,7 +132,7 @@ class Flight {
   }
 
  private:
-  // Carries out what is not a READ.
+  // Carries out what is not a READ, and takes all READs that can be under way.
   void Settle() {
     while (step_.action == Action::kNeedSpace) {
       Check(step_.length > 0 &&
@@ -134,7 +142,14 @@ class Flight {
       space_ = std::make_unique<uint8_t[]>(space_size_);
       step_ = lookup_.OnSpace(context_, {space_.get(), space_size_});
     }
-    if (step_.action == Action::kRead) return;
+    if (step_.action == Action::kRead) under_way_.push_back(step_);
+    if (step_.action == Action::kRead || step_.action == Action::kWait) {
+      while (lookup_.NextRead(&step_)) under_way_.push_back(step_);
+      Check(!under_way_.empty() && under_way_.size() <= Lookup::kPiecesInFlight,
+            "a lookup waits for READs, and not for too many");
+      return;
+    }
+    Check(under_way_.empty(), "a lookup ends when all its READs have");
     active_ = false;
     if (step_.action == Action::kFound) CheckFound();
     if (step_.action == Action::kAbsent) {
@@ -223,6 +238,18 @@ class Flight {
     return Slot::Make(hash_.fingerprint(), size_class, offset);
   }
 
+  // What a server may say of an item that it has located.
+  client::LocatedItem TakeLocated(Tape& tape) const {
+    client::LocatedItem item{.slot = TakeSlot(tape)};
+    item.header.check = tape.Byte() % 16;
+    item.header.version = 1;
+    item.header.value_len = tape.Byte() % 4 == 0
+                                ? tape.Take<uint32_t>()
+                                : static_cast<uint32_t>(tape.UpTo(shape_.max_item_size + 1));
+    item.header.key_len = static_cast<uint16_t>(key_.size() + (tape.Byte() == 0xff ? 1 : 0));
+    return item;
+  }
+
   Bucket TakeBucket(Tape& tape, uint8_t selector) const {
     Bucket bucket{};
     bucket.header = TakeHeader(tape, selector);
@@ -300,6 +327,7 @@ class Flight {
   LookupContext& context_;
   Lookup lookup_;
   Lookup::Step step_{};
+  std::deque<Lookup::Step> under_way_;  // READs, in the order of their answers
   std::string key_;
   KeyHash hash_;
   std::unique_ptr<ReadSink> sink_ = std::make_unique<ReadSink>();

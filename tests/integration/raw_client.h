@@ -80,6 +80,8 @@ class RawClient {
   std::vector<uint8_t> ReferenceRequest(std::string_view key, uint32_t value_len, uint64_t offset,
                                         uint32_t rkey_change = 0,
                                         wire::OperationHeader header = {});
+  // The server may not READ the value memory any more.
+  void DeregisterValueMemory() { value_region_ = {}; }
   std::span<uint8_t> value_memory() { return value_memory_.bytes(); }
 
   // A request of one operation as bytes.

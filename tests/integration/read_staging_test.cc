@@ -434,7 +434,8 @@ class OrderHandler : public net::RequestHandler {
  public:
   explicit OrderHandler(std::span<uint8_t> memory) : memory_(memory) {}
 
-  net::Lookup Get(int, std::string_view, std::span<uint8_t>) override { return {}; }
+  net::Lookup Get(int, std::string_view, std::span<uint8_t>, bool) override { return {}; }
+  void Release(int, uint64_t) override {}
   net::Change Put(int, const wire::Operation&) override { return {}; }
   net::Change Delete(int, const wire::Operation&) override { return {}; }
   net::Lookup Take(int, const wire::Operation&, std::span<uint8_t>) override { return {}; }
@@ -480,6 +481,7 @@ class OrderHandler : public net::RequestHandler {
   struct Pending : net::PendingChange {
     Pending(std::string name, std::span<uint8_t> place) : key(std::move(name)), block(place) {}
     std::span<uint8_t> value() const override { return block; }
+    void Filled(uint64_t) override {}
     const std::string key;
     const std::span<uint8_t> block;
   };

@@ -309,6 +309,54 @@ TEST_F(Misuse, ReferenceToMemoryThatIsNotThere) {
   EXPECT_EQ(info["items"], 0);
 }
 
+// The first pieces can be READ, the last ones not.
+TEST_F(Misuse, ReferenceToMemoryThatIsTooShort) {
+  StartServer({"--memory=128MiB"});
+  auto witness = Client();
+  const auto used = Info(*witness)["memory"]["used_bytes"];
+  RawClientOptions options;
+  options.value_memory = 4 << 20;
+  auto client = Client(options);
+  ASSERT_TRUE(client->Send(client->ReferenceRequest("key", (4 << 20) + 1, 0)).ok());
+  EXPECT_TRUE(client->WaitClosed().ok());
+  EXPECT_LT(TimeUntilConnections(*witness, 1), Soon());
+  EXPECT_EQ(witness->Call(OpCode::kGet, "key")->code(), ResultCode::kNotFound);
+  const auto info = Info(*witness);
+  EXPECT_EQ(info["memory"]["used_bytes"], used);
+  EXPECT_EQ(info["counters"]["staging_in_use"], 0);
+}
+
+// Memory that goes while the server READs it: the value is stored, or the connection ends and
+// nothing is; and there is memory for as many values as before.
+TEST_F(Misuse, MemoryThatIsDeregisteredUnderTheReads) {
+  StartServer({"--memory=32MiB"});
+  auto witness = Client();
+  const auto used = Info(*witness)["memory"]["used_bytes"];
+  RawClientOptions options;
+  options.value_memory = 8 << 20;
+  for (int i = 0; i < Scaled(10, 5); ++i) {
+    auto client = Client(options);
+    ASSERT_NE(client, nullptr);
+    ASSERT_TRUE(client->Send(client->ReferenceRequest("key", 8 << 20, 0)).ok());
+    client->DeregisterValueMemory();
+    const auto response = client->Receive();
+    const ResultCode found = witness->Call(OpCode::kGet, "key")->code();
+    if (response.ok()) {
+      EXPECT_EQ(response->results[0].code(), ResultCode::kOk) << response->results[0].value;
+      EXPECT_EQ(found, ResultCode::kLocated);
+      EXPECT_EQ(witness->Call(OpCode::kDelete, "key")->code(), ResultCode::kOk);
+    } else {
+      EXPECT_EQ(found, ResultCode::kNotFound);
+    }
+    client.reset();
+    EXPECT_LT(TimeUntilConnections(*witness, 1), Soon());
+  }
+  // The witness, who has been told where the value lay, may keep it for a while.
+  witness = Client();
+  EXPECT_LT(TimeUntilConnections(*witness, 1), Soon());
+  EXPECT_EQ(Info(*witness)["memory"]["used_bytes"], used);
+}
+
 TEST_F(Misuse, ReferenceOnAConnectionWithoutReads) {
   StartServer();
   RawClientOptions options;

@@ -21,9 +21,9 @@
 //   AlreadyExists       the key is there (if absent)
 //   InvalidArgument     empty or oversized key, value over the server's limit
 //   ResourceExhausted   server out of memory (text says how much), or Options::depth reached
-//   Aborted             the key has another version (if version): get it, decide and try again; or
-//   a
-//                       large value changed each time while it was being read: try again
+//   Aborted             the key has another version (if version): get it, decide and try again; or,
+//                       very rarely, a large value changed each time while it was being read and
+//                       the server was keeping too many others for their readers: try again
 //   DeadlineExceeded    no answer in time; a change may or may not have been applied
 //   Unavailable         server unreachable or gone; a change in flight may or may not be applied
 //   FailedPrecondition  the value is not a number (Add); when connecting: versions that do not fit,
@@ -119,6 +119,7 @@ struct ConnectionStats {
   uint64_t reads = 0;         // RDMA READs posted, all kinds
   uint64_t read_retries = 0;  // items that were not accepted and read again
   uint64_t rpc_gets = 0;      // GETs answered by the server's CPU
+  uint64_t pinned_gets = 0;   // of these, large values that it kept as they were meanwhile
   uint64_t cache_hits = 0;    // GETs whose bucket came from the cache
   uint64_t cache_stale = 0;   // of these, the ones that had to READ the bucket after all
   uint64_t cache_misses = 0;

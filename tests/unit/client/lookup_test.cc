@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -57,6 +59,7 @@ struct Outcome {
   std::string value;
   uint64_t version = 0;
   std::vector<Read> reads;
+  size_t most_under_way = 0;  // READs at once
 };
 
 // Drives lookups over a slice in memory.
@@ -78,34 +81,49 @@ class Reader {
         lookup.Start(context_, context_.segments.Get(HashOf(key)), HashOf(key), key, sink_.get()),
         hook);
   }
-  Outcome GetAt(Slot slot, std::string_view key) {
+  Outcome GetAt(const LocatedItem& item, std::string_view key, const Hook& hook = {}) {
     Lookup lookup;
-    return Drive(lookup, lookup.StartAt(context_, slot, key, sink_.get()), {});
+    return Drive(lookup, lookup.StartAt(context_, item, key, sink_.get()), hook);
   }
 
  private:
   // Far more than any lookup needs that ends: two rounds over 33 buckets of 15 candidates each.
   static constexpr size_t kMostReads = 20000;
 
+  // Carries READs out in the order in which they are asked for, each when its turn comes; those of
+  // the pieces of a large item are all asked for before the first one is carried out.
   Outcome Drive(Lookup& lookup, Lookup::Step step, const Hook& hook) {
     Outcome outcome;
     std::vector<uint8_t> space;
+    std::deque<Lookup::Step> under_way;
     while (outcome.reads.size() < kMostReads) {
       switch (step.action) {
-        case Lookup::Action::kRead: {
-          const Read read{step.offset, step.length};
+        case Lookup::Action::kRead:
+        case Lookup::Action::kWait: {
+          if (step.action == Lookup::Action::kRead) under_way.push_back(step);
+          while (lookup.NextRead(&step)) under_way.push_back(step);
+          outcome.most_under_way = std::max(outcome.most_under_way, under_way.size());
+          if (under_way.empty()) {
+            ADD_FAILURE() << "the lookup waits for nothing";
+            return outcome;
+          }
+          const Lookup::Step next = under_way.front();
+          under_way.pop_front();
+          const Read read{next.offset, next.length};
           if (hook) hook(outcome.reads.size(), read);
           outcome.reads.push_back(read);
-          if (!Carry(step, space)) return outcome;
+          if (!Carry(next, space)) return outcome;
           step = lookup.OnRead(context_);
           break;
         }
         case Lookup::Action::kNeedSpace:
+          EXPECT_TRUE(under_way.empty());
           EXPECT_LE(step.length, context_.shape.max_item_size + 512 * 1024);
           space.assign(step.length, 0xee);
           step = lookup.OnSpace(context_, space);
           break;
         default:
+          EXPECT_TRUE(under_way.empty());
           outcome.action = step.action;
           if (step.action == Lookup::Action::kFound) {
             outcome.value = std::string(lookup.value());
@@ -194,6 +212,21 @@ class LookupTest : public ::testing::Test {
     const auto result = store_->Get(0, key, &value);
     EXPECT_TRUE(result.ok() && result->found);
     return result->slot;
+  }
+
+  static LocatedItem ItemOf(const storage::GetResult& got, std::string_view key) {
+    return {.slot = got.slot,
+            .header = {.check = got.check,
+                       .version = got.version,
+                       .value_len = got.value_len,
+                       .key_len = static_cast<uint16_t>(key.size()),
+                       .flags = got.flags}};
+  }
+  // As the server answers a GET.
+  LocatedItem Locate(const std::string& key) {
+    const auto got = store_->Get(0, key, std::span<uint8_t>());
+    EXPECT_TRUE(got.ok() && got->found);
+    return ItemOf(*got, key);
   }
 
   std::unique_ptr<Memory> memory_;
@@ -301,10 +334,102 @@ TEST_F(LookupTest, LargeValues) {
   }
   // As the server names it.
   for (const auto& [key, value] : model) {
-    const Outcome outcome = reader.GetAt(SlotOf(key), key);
+    const Outcome outcome = reader.GetAt(Locate(key), key);
     ASSERT_EQ(outcome.action, Lookup::Action::kFound);
     ASSERT_TRUE(outcome.value == value) << key;
   }
+}
+
+TEST_F(LookupTest, PiecesAreUnderWayTogether) {
+  Open(64 << 20);
+  ASSERT_NO_FATAL_FAILURE(Put("run", std::string(3 << 20, 'a')));
+  Reader reader = NewReader(0);
+  const Outcome outcome = reader.Get("run");
+  ASSERT_EQ(outcome.action, Lookup::Action::kFound);
+  EXPECT_EQ(outcome.most_under_way, size_t{Lookup::kPiecesInFlight});
+  // Each byte once, in order, but for the bucket's and the first 4 KiB, which tell the length.
+  uint64_t end = 0;
+  for (size_t i = outcome.reads.size() - 12; i < outcome.reads.size(); ++i) {
+    if (end != 0) {
+      EXPECT_EQ(outcome.reads[i].offset, end);
+    }
+    end = outcome.reads[i].offset + outcome.reads[i].length;
+  }
+  EXPECT_EQ(end, SlotOf("run").offset() + layout::ItemSize(3, 3 << 20));
+}
+
+// What the server has located is accepted by what it has said, not by what the block says now.
+TEST_F(LookupTest, ALocatedItemIsReadAfterItsEnd) {
+  Open(64 << 20);
+  for (const size_t size : {size_t{10}, size_t{5000}, size_t{100'000}, size_t{3 << 20}}) {
+    for (const bool deleted : {false, true}) {
+      const std::string old(size, 'o');
+      ASSERT_NO_FATAL_FAILURE(Put("key", old));
+      const auto got = store_->GetOrPin(0, "key", {});
+      ASSERT_TRUE(got.ok() && got->pin != 0);
+      const LocatedItem item = ItemOf(*got, "key");
+      if (deleted) {
+        ASSERT_NO_FATAL_FAILURE(Delete("key"));
+      } else {
+        ASSERT_NO_FATAL_FAILURE(Put("key", std::string(size, 'n')));
+      }
+      Reader reader = NewReader(0);
+      const Outcome outcome = reader.GetAt(item, "key");
+      ASSERT_EQ(outcome.action, Lookup::Action::kFound) << size;
+      EXPECT_TRUE(outcome.value == old);
+      EXPECT_EQ(outcome.version, got->version);
+      EXPECT_EQ(*WordAt(item.slot.offset()), 0u);
+      ASSERT_TRUE(store_->Unpin(0, got->pin));
+    }
+  }
+}
+
+TEST_F(LookupTest, ALocatedItemThatIsOverwrittenIsAskedForAgain) {
+  Open(64 << 20);
+  for (const size_t size : {size_t{10}, size_t{3 << 20}}) {
+    ASSERT_NO_FATAL_FAILURE(Put("key", std::string(size, 'o')));
+    const LocatedItem item = Locate("key");
+    uint8_t* const last =
+        store_->region().At(item.slot.offset()) + sizeof(layout::ItemHeader) + 3 + size - 1;
+    Reader reader = NewReader(0);
+    *last = 'x';
+    EXPECT_EQ(reader.GetAt(item, "key").action, Lookup::Action::kAskServer);
+    *last = 'o';
+    EXPECT_EQ(reader.GetAt(item, "key").action, Lookup::Action::kFound);
+    // The key is of the body, but it is not taken for granted.
+    EXPECT_EQ(reader.GetAt(item, "kex").action, Lookup::Action::kAskServer);
+  }
+}
+
+TEST_F(LookupTest, LocationsThatCannotBeAreNotRead) {
+  Open(64 << 20);
+  ASSERT_NO_FATAL_FAILURE(Put("key", "value"));
+  const LocatedItem good = Locate("key");
+  Reader reader = NewReader(0);
+  ASSERT_EQ(reader.GetAt(good, "key").action, Lookup::Action::kFound);
+  const auto expect_refused = [&](const LocatedItem& bad) {
+    const Outcome outcome = reader.GetAt(bad, "key");
+    EXPECT_EQ(outcome.action, Lookup::Action::kAskServer);
+    EXPECT_TRUE(outcome.reads.empty());
+  };
+  const uint64_t heap_end = Shape().heap_end;
+  LocatedItem bad = good;
+  bad.header.value_len = UINT32_MAX;
+  expect_refused(bad);
+  bad = good;
+  bad.header.check = 0;
+  expect_refused(bad);
+  bad = good;
+  bad.header.key_len = 4;
+  expect_refused(bad);
+  for (const uint64_t offset : {uint64_t{0}, heap_end - 16, heap_end, uint64_t{1} << 47}) {
+    bad = good;
+    bad.slot = Slot::Make(1, good.slot.size_class(), offset);
+    expect_refused(bad);
+  }
+  bad = good;
+  bad.slot = Slot::Make(1, layout::kRunClass + 1, good.slot.offset());
+  expect_refused(bad);
 }
 
 TEST_F(LookupTest, ARunThatChangesBetweenItsPiecesIsNotAccepted) {
@@ -569,8 +694,11 @@ TEST_F(LookupTest, WildSlotsAreNotFollowed) {
     const Outcome outcome = reader.Get("k");
     EXPECT_EQ(outcome.action, Lookup::Action::kAskServer);
     for (const Read& read : outcome.reads) EXPECT_LT(read.offset, shape.heap_end);
-    EXPECT_EQ(reader.GetAt(slot, "k").action, Lookup::Action::kAskServer);
-    EXPECT_TRUE(reader.GetAt(slot, "k").reads.empty());
+    const LocatedItem item = {
+        .slot = slot,
+        .header = {.check = 1, .version = 1, .value_len = 5000, .key_len = 1, .flags = 0}};
+    EXPECT_EQ(reader.GetAt(item, "k").action, Lookup::Action::kAskServer);
+    EXPECT_TRUE(reader.GetAt(item, "k").reads.empty());
   }
 }
 

@@ -270,13 +270,20 @@ TEST(Messages, FixedValueBaselines) {
             "8281"
             "9291"
             "00000000");
-  EXPECT_EQ(ToHex(AsValue(Location{0x0102030405060708, 0x1112131415161718})),
-            "08070605040302011817161514131211");
+  EXPECT_EQ(ToHex(AsValue(Location{0x0102030405060708, 0x1112131415161718, 0x2122232425262728,
+                                   0x3132333435363738, 0x41424344, 0x5152, 0})),
+            "0807060504030201"
+            "1817161514131211"
+            "2827262524232221"
+            "3837363534333231"
+            "44434241"
+            "5251"
+            "0000");
   const auto decoded = DecodeWelcome(AsValue(welcome));
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(ToHex(AsValue(*decoded)), ToHex(AsValue(welcome)));
   EXPECT_EQ(DecodeHello(AsValue(Hello{4096, 16}))->receive_size, 4096U);
-  EXPECT_EQ(DecodeLocation(AsValue(Location{5, 6}))->version, 6U);
+  EXPECT_EQ(DecodeLocation(AsValue(Location{5, 6, 7, 0, 0, 0, 0}))->version, 6U);
 }
 
 TEST(Messages, FixedValuesOutOfRange) {
@@ -299,7 +306,9 @@ TEST(Messages, FixedValuesOutOfRange) {
   EXPECT_TRUE(names(with(&Welcome::max_message, 255U), "max_message"));
   EXPECT_TRUE(names(with(&Welcome::eager_limit, 8193U), "eager_limit"));
   EXPECT_TRUE(names(with(&Welcome::window, uint16_t{0}), "window"));
-  EXPECT_TRUE(names(DecodeLocation(AsValue(Location{0, 1})).status(), "slot"));
+  EXPECT_TRUE(names(DecodeLocation(AsValue(Location{0, 1, 1, 1, 1, 1, 0})).status(), "slot"));
+  EXPECT_TRUE(names(DecodeLocation(AsValue(Location{1, 1, 0, 1, 1, 1, 0})).status(), "check"));
+  EXPECT_TRUE(names(DecodeLocation(AsValue(Location{1, 1, 1, 1, 1, 1, 1})).status(), "reserved"));
   const std::string_view value = AsValue(good);
   for (size_t size = 0; size < value.size(); ++size) {
     const std::string cut(value.substr(0, size));
@@ -395,7 +404,7 @@ TEST(Messages, FieldsOutOfRange) {
   EXPECT_TRUE(says(ReadRequest(with(request, 6, {5, 0})).status(), "wanted 32"));
   EXPECT_TRUE(says(ReadRequest(with(request, 6, {3, 0})).status(), "after the last operation"));
   EXPECT_TRUE(says(ReadRequest(with(request, 24, {0})).status(), "code is 0"));
-  EXPECT_TRUE(says(ReadRequest(with(request, 24, {13})).status(), "code is 13"));
+  EXPECT_TRUE(says(ReadRequest(with(request, 24, {15})).status(), "code is 15"));
   // A version that is expected goes with the flag for it.
   EXPECT_TRUE(
       says(ReadRequest(with(request, 25, {0})).status(), "expected is 1230066625199609624"));
@@ -439,7 +448,7 @@ TEST(Messages, FlagsOfEachCode) {
       {0},
       {0, 64},
       {0},
-      {},
+      {0},
       {0}};
   for (unsigned code = 0; code < 16; ++code) {
     for (unsigned flags = 0; flags < 256; ++flags) {
