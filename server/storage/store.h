@@ -251,6 +251,8 @@ class Store {
                                         const Condition& condition,
                                         absl::FunctionRef<bool(ValueBytes)> take);
   bool Find(ChangeScope& scope, int worker, layout::KeyHash hash, std::string_view key);
+  absl::StatusOr<ExpireResult> LookAtDue(int worker, std::string_view key,
+                                         const PutOptions& options);
   void SetDue(layout::KeyHash hash, uint64_t offset, const PutOptions& options);
   uint64_t EvictOne(int worker);
   Block EvictFor(int worker, uint64_t bytes);

@@ -119,6 +119,20 @@ void Store::SetDue(KeyHash hash, uint64_t offset, const PutOptions& options) {
 }
 
 absl::StatusOr<ExpireResult> Store::Expire(int worker, std::string_view key, int64_t due_ns) {
+  PutOptions options;
+  options.due_ns = due_ns;
+  return LookAtDue(worker, key, options);
+}
+
+absl::StatusOr<ExpireResult> Store::Due(int worker, std::string_view key) {
+  PutOptions options;
+  options.keep_due = true;
+  return LookAtDue(worker, key, options);
+}
+
+// Says when the item ends, and sets that as `options` have it.
+absl::StatusOr<ExpireResult> Store::LookAtDue(int worker, std::string_view key,
+                                              const PutOptions& options) {
   VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
   const KeyHash hash = index_->Hash(key);
   ChangeScope scope(*index_, hash);
@@ -128,21 +142,7 @@ absl::StatusOr<ExpireResult> Store::Expire(int worker, std::string_view key, int
   const uint64_t offset = scope.slot().offset();
   result.version = scope.item().version;
   result.due_ns = expiry_->DueOf(hash, offset).value_or(kNever);
-  PutOptions options;
-  options.due_ns = due_ns;
   SetDue(hash, offset, options);
-  return result;
-}
-
-absl::StatusOr<ExpireResult> Store::Due(int worker, std::string_view key) {
-  VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
-  const KeyHash hash = index_->Hash(key);
-  ChangeScope scope(*index_, hash);
-  ExpireResult result;
-  result.found = Find(scope, worker, hash, key);
-  if (!result.found) return result;
-  result.version = scope.item().version;
-  result.due_ns = expiry_->DueOf(hash, scope.slot().offset()).value_or(kNever);
   return result;
 }
 

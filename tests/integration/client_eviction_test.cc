@@ -1,12 +1,11 @@
 // A server that evicts: what clients read by READ, which it does not see, stays.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tests/integration/fabric_under_test.h"
+#include "tests/integration/patient_options.h"
 #include "tests/integration/process.h"
 #include "verbena/connection.h"
 
@@ -18,11 +17,7 @@ using testing::ServerProcess;
 TEST(Eviction, KeepsWhatIsReadAndCostsAMessageForAThousandGets) {
   auto server = ServerProcess::Start({"--memory=16MiB", "--eviction=s3fifo"});
   ASSERT_TRUE(server.ok()) << server.status();
-  Options options;
-  options.fabric = testing::FabricName();
-  options.connect_timeout = std::chrono::seconds(60);
-  options.operation_timeout = std::chrono::seconds(60);
-  auto connection = Connection::Connect((*server)->address(), options);
+  auto connection = Connection::Connect((*server)->address(), testing::PatientOptions());
   ASSERT_TRUE(connection.ok()) << connection.status();
   Connection& client = **connection;
 
@@ -56,11 +51,7 @@ TEST(Eviction, KeepsWhatIsReadAndCostsAMessageForAThousandGets) {
 TEST(Eviction, NoneRefusesWritesAndKeepsEverything) {
   auto server = ServerProcess::Start({"--memory=16MiB", "--eviction=none"});
   ASSERT_TRUE(server.ok()) << server.status();
-  Options options;
-  options.fabric = testing::FabricName();
-  options.connect_timeout = std::chrono::seconds(60);
-  options.operation_timeout = std::chrono::seconds(60);
-  auto connection = Connection::Connect((*server)->address(), options);
+  auto connection = Connection::Connect((*server)->address(), testing::PatientOptions());
   ASSERT_TRUE(connection.ok()) << connection.status();
   const std::string value(100'000, 'v');
   int stored = 0;

@@ -13,6 +13,7 @@
 
 #include "tests/integration/eventually.h"
 #include "tests/integration/fabric_under_test.h"
+#include "tests/integration/patient_options.h"
 #include "tests/integration/process.h"
 #include "verbena/connection.h"
 
@@ -20,15 +21,8 @@ namespace verbena {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::PatientOptions;
 using testing::ServerProcess;
-
-Options TestOptions() {
-  Options options;
-  options.fabric = testing::FabricName();
-  options.connect_timeout = std::chrono::seconds(60);
-  options.operation_timeout = std::chrono::seconds(60);
-  return options;
-}
 
 class ClientScansTest : public ::testing::Test {
  protected:
@@ -42,7 +36,7 @@ class ClientScansTest : public ::testing::Test {
     client_ = Connect();
     ASSERT_NE(client_, nullptr);
   }
-  std::unique_ptr<Connection> Connect(const Options& options = TestOptions()) {
+  std::unique_ptr<Connection> Connect(const Options& options = PatientOptions()) {
     auto connection = Connection::Connect(server_->address(), options);
     EXPECT_TRUE(connection.ok()) << connection.status();
     return connection.ok() ? *std::move(connection) : nullptr;
@@ -83,7 +77,7 @@ TEST_F(ClientScansTest, GivesKeysAndValuesInOrder) {
     versions[key] = put->version;
   }
   for (const bool one_sided : {true, false}) {
-    Options options = TestOptions();
+    Options options = PatientOptions();
     options.one_sided_reads = one_sided;
     const auto client = Connect(options);
     for (const size_t limit : {1u, 7u, 500u, 5000u}) {

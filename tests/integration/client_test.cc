@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/integration/fabric_under_test.h"
+#include "tests/integration/patient_options.h"
 #include "tests/integration/process.h"
 #include "verbena/connection.h"
 
@@ -21,16 +22,8 @@ namespace verbena {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::PatientOptions;
 using testing::ServerProcess;
-
-Options TestOptions() {
-  Options options;
-  options.fabric = testing::FabricName();
-  // Sanitizers and busy machines are slow; nothing here is about deadlines.
-  options.connect_timeout = std::chrono::seconds(60);
-  options.operation_timeout = std::chrono::seconds(60);
-  return options;
-}
 
 std::string RandomBytes(std::mt19937_64& random, size_t size) {
   std::string bytes(size, '\0');
@@ -56,7 +49,7 @@ class ClientTest : public ::testing::Test {
   }
   void SetUp() override { ASSERT_NE(server_, nullptr); }
 
-  static std::unique_ptr<Connection> Connect(const Options& options = TestOptions()) {
+  static std::unique_ptr<Connection> Connect(const Options& options = PatientOptions()) {
     auto connection = Connection::Connect(server_->address(), options);
     EXPECT_TRUE(connection.ok()) << connection.status();
     return connection.ok() ? *std::move(connection) : nullptr;
@@ -89,7 +82,7 @@ TEST_F(ClientTest, SaysWhatItIsConnectedTo) {
 }
 
 TEST_F(ClientTest, AutoTakesTheFabricOfTheAddress) {
-  Options options = TestOptions();
+  Options options = PatientOptions();
   options.fabric = "auto";
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
@@ -190,7 +183,7 @@ TEST(ServerWithoutSharedReceiveQueues, TakesBurstsOfSeveralClients) {
   std::vector<std::unique_ptr<Connection>> clients;
   size_t stored = 0;
   for (size_t c = 0; c < kClients; ++c) {
-    auto client = Connection::Connect((*server)->address(), TestOptions());
+    auto client = Connection::Connect((*server)->address(), PatientOptions());
     ASSERT_TRUE(client.ok()) << client.status();
     clients.push_back(*std::move(client));
   }
@@ -199,7 +192,7 @@ TEST(ServerWithoutSharedReceiveQueues, TakesBurstsOfSeveralClients) {
   };
   for (int i = 0; i < keys; ++i) {
     for (size_t c = 0; c < kClients; ++c) {
-      while (clients[c]->in_flight() >= TestOptions().depth) clients[c]->Poll();
+      while (clients[c]->in_flight() >= PatientOptions().depth) clients[c]->Poll();
       ASSERT_TRUE(clients[c]
                       ->SubmitPut(key(c, i), key(c, i),
                                   [&](const absl::Status& status, const ChangeResult&) {
@@ -223,7 +216,7 @@ TEST(ServerWithoutSharedReceiveQueues, TakesBurstsOfSeveralClients) {
 }
 
 TEST_F(ClientTest, WithoutOneSidedReads) {
-  Options options = TestOptions();
+  Options options = PatientOptions();
   options.one_sided_reads = false;
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
@@ -273,7 +266,7 @@ TEST_F(ClientTest, ManyKeysAcrossSplits) {
 }
 
 TEST_F(ClientTest, WithoutCache) {
-  Options options = TestOptions();
+  Options options = PatientOptions();
   options.cache_bytes = 0;
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
@@ -320,7 +313,7 @@ TEST_F(ClientTest, TwoClientsSeeEachOthersWrites) {
 // model; large values among them.
 TEST_F(ClientTest, PipelinedMixture) {
   for (const uint32_t depth : {1u, 3u, 64u, 300u}) {
-    Options options = TestOptions();
+    Options options = PatientOptions();
     options.depth = depth;
     auto client = Connect(options);
     ASSERT_NE(client, nullptr);
@@ -386,7 +379,7 @@ TEST_F(ClientTest, PipelinedMixture) {
 
 // A callback may submit, also when the depth has just been full; the value it was given stays.
 TEST_F(ClientTest, CallbacksSubmit) {
-  Options options = TestOptions();
+  Options options = PatientOptions();
   options.depth = 4;
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
@@ -421,7 +414,7 @@ TEST_F(ClientTest, CallbacksSubmit) {
 }
 
 TEST_F(ClientTest, MoreThanTheDepthIsRefused) {
-  Options options = TestOptions();
+  Options options = PatientOptions();
   options.depth = 8;
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
@@ -461,7 +454,7 @@ TEST_F(ClientTest, WaitEndsWithItsTimeOrACallback) {
 }
 
 TEST_F(ClientTest, SleepsAtOnceIfToldSo) {
-  Options options = TestOptions();
+  Options options = PatientOptions();
   options.poll_time = std::chrono::microseconds(0);
   auto client = Connect(options);
   ASSERT_NE(client, nullptr);
@@ -510,7 +503,7 @@ TEST_F(ClientTest, EveryCallbackOnceOnDestruction) {
 
 TEST_F(ClientTest, WrongOptionsAndAddresses) {
   const auto code = [](std::string_view address, auto change) {
-    Options options = TestOptions();
+    Options options = PatientOptions();
     change(options);
     return Connection::Connect(address, options).status().code();
   };
