@@ -27,6 +27,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <tuple>
@@ -36,10 +37,12 @@
 #include "absl/strings/numbers.h"
 #include "common/base/clock.h"
 #include "tests/integration/fabric_under_test.h"
+#include "tests/integration/patient_options.h"
 #include "tests/integration/process.h"
 #include "tests/integration/recording.h"
 #include "tests/integration/recording_client.h"
 #include "tests/linearizability/checker.h"
+#include "verbena/connection.h"
 
 namespace verbena::testing {
 namespace {
@@ -164,8 +167,9 @@ class Consistency : public ::testing::Test {
   }
 
   // After the clients have been forked.
-  void StartServer() {
-    auto server = ServerProcess::Start({"--memory=64MiB", "--workers=2"});
+  void StartServer(std::vector<std::string> flags = {"--memory=64MiB"}) {
+    flags.push_back("--workers=2");
+    auto server = ServerProcess::Start(std::move(flags));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = std::move(*server);
   }
@@ -215,16 +219,9 @@ constexpr ClientRole kRoles[] = {
     {.changes_in_1000 = 0, .cache_bytes = 0, .depth = 2},
 };
 
-TEST_F(Consistency, NothingTornNothingStaleNothingLost) {
-  const uint64_t wanted = ReadsToMake();
-  const auto capacity = static_cast<uint32_t>(std::clamp<uint64_t>(wanted / 40, 500, 40'000));
-  Recording recording(std::size(kRoles), capacity, Recording::WhenFull::kAllEnd);
-  Clients clients(recording);
-  for (const ClientRole& role : kRoles) clients.Fork(role);
-  ASSERT_NO_FATAL_FAILURE(StartServer());
-  recording.Begin(server_->address());
-  Checker checker;
-  Tally tally;
+// Checks what `clients` do until they have made so many READs.
+void CheckUntil(uint64_t wanted, Clients& clients, Recording& recording, Checker& checker,
+                Tally& tally) {
   uint64_t operations = 0;
   int64_t checking = 0;
   bool last = false;
@@ -242,13 +239,59 @@ TEST_F(Consistency, NothingTornNothingStaleNothingLost) {
   }
   EXPECT_TRUE(clients.End());
   const Totals totals = Sum(recording);
+  EXPECT_GT(totals.retries, 0u) << "the readers never met a change: nothing was tested";
   std::cout << "operations " << operations << ", RDMA READs " << totals.reads << ", changes "
             << totals.changes << ", READ retries " << totals.retries << ", GETs by the server "
             << totals.rpc_gets << ", checked in " << checking / 1'000'000 << " ms\n";
+}
+
+// Operations of each client in a stretch.
+uint32_t StretchFor(uint64_t reads) {
+  return static_cast<uint32_t>(std::clamp<uint64_t>(reads / 40, 500, 40'000));
+}
+
+TEST_F(Consistency, NothingTornNothingStaleNothingLost) {
+  const uint64_t wanted = ReadsToMake();
+  Recording recording(std::size(kRoles), StretchFor(wanted), Recording::WhenFull::kAllEnd);
+  Clients clients(recording);
+  for (const ClientRole& role : kRoles) clients.Fork(role);
+  ASSERT_NO_FATAL_FAILURE(StartServer());
+  recording.Begin(server_->address());
+  Checker checker;
+  Tally tally;
+  ASSERT_NO_FATAL_FAILURE(CheckUntil(wanted, clients, recording, checker, tally));
+  const Totals totals = Sum(recording);
   EXPECT_GT(totals.changes, wanted / 1000);
   // Short runs on slow fabrics need not meet the rare ones.
   if (totals.changes > 10'000) ExpectAllKindsOfAnswers(tally);
-  EXPECT_GT(totals.retries, 0u) << "the readers never met a change: nothing was tested";
+}
+
+// Keys that end by themselves, in a region that is too small for all of them: items expire, are
+// evicted and moved, and their blocks go to other sizes, while the same operations go on.
+TEST_F(Consistency, ItemsThatExpireAreEvictedAndMoved) {
+  const uint64_t wanted = std::max<uint64_t>(ReadsToMake() / 10, 1000);
+  Recording recording(std::size(kRoles), StretchFor(wanted), Recording::WhenFull::kAllEnd);
+  Clients clients(recording);
+  for (ClientRole role : kRoles) {
+    role.ttl_in_1000 = 300;
+    clients.Fork(role);
+  }
+  ASSERT_NO_FATAL_FAILURE(StartServer({"--memory=4MiB", "--eviction=s3fifo", "--expiry_tick=2ms"}));
+  recording.Begin(server_->address());
+  Checker checker({.evictions = true});
+  Tally tally;
+  ASSERT_NO_FATAL_FAILURE(CheckUntil(wanted, clients, recording, checker, tally));
+  const auto connection = Connection::Connect(server_->address(), PatientOptions());
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  const auto info = (*connection)->Info();
+  ASSERT_TRUE(info.ok()) << info.status();
+  const auto json = nlohmann::json::parse(*info);
+  const auto evicted = json["eviction"]["evicted"].get<uint64_t>();
+  const auto expired = json["expiry"]["expired"].get<uint64_t>();
+  std::cout << "expired " << expired << ", evicted " << evicted << ", moved "
+            << json["compaction"]["items_moved"] << ", splits " << json["index"]["splits"] << "\n";
+  EXPECT_GT(expired, 0u);
+  if (wanted >= 100'000) EXPECT_GT(evicted, 0u);
 }
 
 // Clients are killed in the middle of what they do, one in each stretch: changes without an answer

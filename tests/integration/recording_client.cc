@@ -7,6 +7,7 @@
 #include <iostream>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@ using linearizability::Operation;
 using linearizability::Outcome;
 using linearizability::ValueId;
 
+constexpr int64_t kMillisecond = 1'000'000;
 // The keys that everybody works on.
 constexpr uint32_t kHotKeys = 24;
 // Behind them come keys that fill the index such that its segments split: a few at first, then more
@@ -125,6 +127,10 @@ class RecordingClient {
     if (random_() % 1000 < role_.changes_in_1000) ChooseChange(operation, values_[slot]);
     free_.pop_back();
     operation.invoked = MonotonicNanos();
+    if (operation.kind == Kind::kPut && random_() % 1000 < role_.ttl_in_1000) {
+      // The server counts from when it makes the change.
+      operation.due = operation.invoked + (1 + random_() % 30) * kMillisecond;
+    }
     Submit(recording_.Record(number_, stretch, operation), slot);
   }
 
@@ -185,6 +191,11 @@ class RecordingClient {
     return {};
   }
 
+  static std::optional<std::chrono::milliseconds> TtlOf(const Operation& operation) {
+    if (operation.due == linearizability::kNever) return std::nullopt;
+    return std::chrono::milliseconds((operation.due - operation.invoked) / kMillisecond);
+  }
+
   void Submit(Operation* operation, uint32_t slot) {
     const std::string key = absl::StrCat("consistency-key-", operation->key);
     const std::string& value = values_[slot];
@@ -203,7 +214,8 @@ class RecordingClient {
         status = connection_->SubmitGet(key, on_get);
         break;
       case Kind::kPut:
-        status = connection_->SubmitPut(key, value, on_change, {.condition = condition});
+        status = connection_->SubmitPut(key, value, on_change,
+                                        {.condition = condition, .ttl = TtlOf(*operation)});
         break;
       case Kind::kDelete:
         status = operation->tells_value ? connection_->SubmitGetAndDelete(key, on_get)
