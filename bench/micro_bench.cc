@@ -110,12 +110,14 @@ void BM_DecodePut(benchmark::State& state) {
 }
 BENCHMARK(BM_DecodePut);
 
-std::unique_ptr<storage::Store> FilledStore() {
+std::unique_ptr<storage::Store> FilledStore(int workers = 1) {
   storage::RegionOptions region_options;
   region_options.size = 128 << 20;
   auto region = storage::Region::Create(region_options);
   if (!region.ok()) return nullptr;
-  auto store = storage::Store::Create(*std::move(region), {});
+  storage::StoreOptions options;
+  options.workers = workers;
+  auto store = storage::Store::Create(*std::move(region), options);
   if (!store.ok()) return nullptr;
   const std::vector<uint8_t> value(kValueSize, 'v');
   for (uint64_t i = 0; i < kRecords; ++i) {
@@ -135,6 +137,39 @@ void BM_StoragePut(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_StoragePut);
+
+// What no store can do without, for BM_StoragePut to be compared with: the item's bytes are hashed
+// and copied to a place that is not in the cache, one of as many as there are records.
+void BM_CopyAndHash(benchmark::State& state) {
+  constexpr size_t kItem = sizeof(layout::ItemHeader) + 23 + kValueSize;
+  constexpr size_t kBlock = (kItem + 15) / 16 * 16;
+  std::vector<uint8_t> memory(kRecords * kBlock, 1);
+  std::vector<uint8_t> item(kItem, 2);
+  Random random(1);
+  std::vector<uint32_t> places(1 << 16);
+  for (uint32_t& place : places) place = static_cast<uint32_t>(random.Below(kRecords));
+  size_t i = 0;
+  for (auto _ : state) {
+    const uint64_t hash = XXH3_64bits(item.data() + 24, item.size() - 24);
+    std::memcpy(item.data(), &hash, sizeof(hash));
+    std::memcpy(&memory[places[i++ & 0xffff] * kBlock], item.data(), item.size());
+    benchmark::ClobberMemory();
+  }
+}
+BENCHMARK(BM_CopyAndHash);
+
+// Several workers on one store; the rate over that of one thread is how it scales.
+void BM_StoragePutThreads(benchmark::State& state) {
+  static const std::unique_ptr<storage::Store> store = FilledStore(/*workers=*/8);
+  const KeySequence keys(SomeConfig(), 1 << 16, static_cast<uint64_t>(state.thread_index()) + 1);
+  const std::vector<uint8_t> value(kValueSize, 'w');
+  size_t i = 0;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(store->Put(state.thread_index(), keys[i++ & 0xffff], value));
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(BM_StoragePutThreads)->Threads(1)->Threads(2)->Threads(4)->UseRealTime();
 
 void BM_StorageGet(benchmark::State& state) {
   const auto store = FilledStore();
