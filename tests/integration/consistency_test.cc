@@ -37,12 +37,11 @@
 #include "absl/strings/numbers.h"
 #include "common/base/clock.h"
 #include "tests/integration/fabric_under_test.h"
-#include "tests/integration/patient_options.h"
 #include "tests/integration/process.h"
 #include "tests/integration/recording.h"
 #include "tests/integration/recording_client.h"
+#include "tests/integration/run_program.h"
 #include "tests/linearizability/checker.h"
-#include "verbena/connection.h"
 
 namespace verbena::testing {
 namespace {
@@ -274,6 +273,7 @@ TEST_F(Consistency, ItemsThatExpireAreEvictedAndMoved) {
   Clients clients(recording);
   for (ClientRole role : kRoles) {
     role.ttl_in_1000 = 300;
+    role.filler_bytes = 4000;
     clients.Fork(role);
   }
   ASSERT_NO_FATAL_FAILURE(StartServer({"--memory=4MiB", "--eviction=s3fifo", "--expiry_tick=2ms"}));
@@ -281,17 +281,18 @@ TEST_F(Consistency, ItemsThatExpireAreEvictedAndMoved) {
   Checker checker({.evictions = true});
   Tally tally;
   ASSERT_NO_FATAL_FAILURE(CheckUntil(wanted, clients, recording, checker, tally));
-  const auto connection = Connection::Connect(server_->address(), PatientOptions());
-  ASSERT_TRUE(connection.ok()) << connection.status();
-  const auto info = (*connection)->Info();
-  ASSERT_TRUE(info.ok()) << info.status();
-  const auto json = nlohmann::json::parse(*info);
+  // By another process: this one forks clients, which it can do with a single thread only.
+  const auto info =
+      Cli({"--server=" + server_->address(), "--fabric=" + FabricName(), "--json", "info"});
+  ASSERT_EQ(info.code, 0) << info.err;
+  const auto json = nlohmann::json::parse(info.out);
   const auto evicted = json["eviction"]["evicted"].get<uint64_t>();
   const auto expired = json["expiry"]["expired"].get<uint64_t>();
   std::cout << "expired " << expired << ", evicted " << evicted << ", moved "
             << json["compaction"]["items_moved"] << ", splits " << json["index"]["splits"] << "\n";
   EXPECT_GT(expired, 0u);
-  if (wanted >= 100'000) EXPECT_GT(evicted, 0u);
+  // Short runs do not fill the region.
+  EXPECT_TRUE(evicted > 0 || wanted < 100'000);
 }
 
 // Clients are killed in the middle of what they do, one in each stretch: changes without an answer

@@ -41,8 +41,7 @@ constexpr uint32_t kMostFillers = 60'000;
 constexpr uint32_t kFillerEvery = 5;
 
 // Sizes such that changes are made in place, in other blocks of many classes, and by reference.
-size_t RandomSize(bool hot, std::minstd_rand& random) {
-  if (!hot) return 10 + random() % 200;
+size_t RandomHotSize(std::minstd_rand& random) {
   const auto kind = random() % 64;
   if (kind == 0) return 20'000;
   if (kind < 8) return 64 + random() % 4000;
@@ -129,7 +128,7 @@ class RecordingClient {
     operation.invoked = MonotonicNanos();
     if (operation.kind == Kind::kPut && random_() % 1000 < role_.ttl_in_1000) {
       // The server counts from when it makes the change.
-      operation.due = operation.invoked + (1 + random_() % 30) * kMillisecond;
+      operation.due = operation.invoked + static_cast<int64_t>(1 + random_() % 30) * kMillisecond;
     }
     Submit(recording_.Record(number_, stretch, operation), slot);
   }
@@ -153,7 +152,7 @@ class RecordingClient {
       operation.kind = Kind::kAppend;
       value = Text(1 + random_() % (dice == 13 ? 3000 : 100));
     } else {
-      value = Text(RandomSize(hot, random_));
+      value = Text(hot ? RandomHotSize(random_) : 10 + random_() % role_.filler_bytes);
     }
     if (!operation.tells_value) ChooseCondition(operation);
     operation.value = ValueId::Of(value);
