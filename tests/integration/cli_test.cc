@@ -54,28 +54,28 @@ std::unique_ptr<ServerProcess> CliTest::server_;
 std::string CliTest::flag_;
 
 TEST_F(CliTest, PutGetDelete) {
-  Outcome put = Cli({flag_, "put", "greeting", "hello, fabric"});
+  ProgramOutcome put = Cli({flag_, "put", "greeting", "hello, fabric"});
   EXPECT_EQ(put.code, 0) << put.err;
   EXPECT_EQ(put.out, "created\n");
   EXPECT_EQ(put.err, "");
   put = Cli({flag_, "put", "greeting", "hello again"});
   EXPECT_EQ(put.out, "replaced\n");
-  const Outcome get = Cli({flag_, "get", "greeting"});
+  const ProgramOutcome get = Cli({flag_, "get", "greeting"});
   EXPECT_EQ(get.code, 0) << get.err;
   EXPECT_EQ(get.out, "hello again");  // no line end is added
   EXPECT_EQ(get.err, "");
-  const Outcome del = Cli({flag_, "del", "greeting"});
+  const ProgramOutcome del = Cli({flag_, "del", "greeting"});
   EXPECT_EQ(del.code, 0) << del.err;
   EXPECT_EQ(del.out, "deleted\n");
   EXPECT_EQ(Cli({flag_, "get", "greeting"}).code, 1);
 }
 
 TEST_F(CliTest, AbsentKey) {
-  const Outcome get = Cli({flag_, "get", "no such\nkey"});
+  const ProgramOutcome get = Cli({flag_, "get", "no such\nkey"});
   EXPECT_EQ(get.code, 1);
   EXPECT_EQ(get.out, "");
   EXPECT_TRUE(Has(get.err, "'no such\\nkey'")) << get.err;
-  const Outcome del = Cli({flag_, "del", "absent"});
+  const ProgramOutcome del = Cli({flag_, "del", "absent"});
   EXPECT_EQ(del.code, 1);
   EXPECT_EQ(del.out, "");
 }
@@ -83,9 +83,9 @@ TEST_F(CliTest, AbsentKey) {
 TEST_F(CliTest, ValuesArePassedByteForByte) {
   for (const size_t size : {size_t{0}, size_t{1}, size_t{256}, size_t{8192}, size_t{3'000'000}}) {
     const std::string value = EveryByte(size);
-    const Outcome put = Cli({flag_, "put", "bytes"}, value);
+    const ProgramOutcome put = Cli({flag_, "put", "bytes"}, value);
     ASSERT_EQ(put.code, 0) << size << ": " << put.err;
-    const Outcome get = Cli({flag_, "get", "bytes"});
+    const ProgramOutcome get = Cli({flag_, "get", "bytes"});
     ASSERT_EQ(get.code, 0) << size << ": " << get.err;
     EXPECT_TRUE(get.out == value) << size;
   }
@@ -93,13 +93,13 @@ TEST_F(CliTest, ValuesArePassedByteForByte) {
 
 TEST_F(CliTest, AnEmptyArgumentIsAnEmptyValue) {
   EXPECT_EQ(Cli({flag_, "put", "empty", ""}, "not this").code, 0);
-  const Outcome get = Cli({flag_, "get", "empty"});
+  const ProgramOutcome get = Cli({flag_, "get", "empty"});
   EXPECT_EQ(get.code, 0);
   EXPECT_EQ(get.out, "");
 }
 
 TEST_F(CliTest, JsonResults) {
-  const Outcome put = Cli({flag_, "--json", "put", "json", "caf\xc3\xa9"});
+  const ProgramOutcome put = Cli({flag_, "--json", "put", "json", "caf\xc3\xa9"});
   ASSERT_EQ(put.code, 0) << put.err;
   const Json created = Json::parse(put.out);
   EXPECT_EQ(created["key"], "json");
@@ -113,7 +113,7 @@ TEST_F(CliTest, JsonResults) {
   EXPECT_EQ(bytes["value_base64"], "//4=");
   EXPECT_FALSE(bytes.contains("value"));
   EXPECT_GT(bytes["version"], created["version"]);
-  const Outcome missing = Cli({flag_, "--json", "get", "nothing"});
+  const ProgramOutcome missing = Cli({flag_, "--json", "get", "nothing"});
   EXPECT_EQ(missing.code, 1);
   EXPECT_EQ(Json::parse(missing.out)["error"]["status"], "NOT_FOUND");
   EXPECT_EQ(Json::parse(missing.out)["error"]["exit_status"], 1);
@@ -122,13 +122,13 @@ TEST_F(CliTest, JsonResults) {
 TEST_F(CliTest, ChangesUnderACondition) {
   EXPECT_EQ(Cli({flag_, "put", "lock", "me", "--if-present"}).code, 1);
   EXPECT_EQ(Cli({flag_, "put", "lock", "me", "--if-absent"}).out, "created\n");
-  const Outcome taken = Cli({flag_, "put", "lock", "you", "--if-absent"});
+  const ProgramOutcome taken = Cli({flag_, "put", "lock", "you", "--if-absent"});
   EXPECT_EQ(taken.code, 7);
   EXPECT_EQ(taken.out, "");
   EXPECT_TRUE(Has(taken.err, "there already")) << taken.err;
   const std::string version =
       Json::parse(Cli({flag_, "--json", "get", "lock"}).out)["version"].dump();
-  const Outcome other = Cli({flag_, "--json", "put", "lock", "you", "--if-version=17"});
+  const ProgramOutcome other = Cli({flag_, "--json", "put", "lock", "you", "--if-version=17"});
   EXPECT_EQ(other.code, 7);
   EXPECT_TRUE(Has(other.err, version)) << other.err;
   EXPECT_EQ(Json::parse(other.out)["error"]["status"], "ABORTED");
@@ -152,7 +152,7 @@ TEST_F(CliTest, AddAppendTake) {
   EXPECT_EQ(Cli({flag_, "get", "visits"}).out, "42");
   EXPECT_EQ(Cli({flag_, "add", "absent", "1", "--if-present"}).code, 1);
   EXPECT_EQ(Cli({flag_, "append", "visits", "x"}).code, 0);
-  const Outcome text = Cli({flag_, "add", "visits", "1"});
+  const ProgramOutcome text = Cli({flag_, "add", "visits", "1"});
   EXPECT_EQ(text.code, 4);
   EXPECT_TRUE(Has(text.err, "not a number")) << text.err;
   EXPECT_EQ(Cli({flag_, "put", "visits", "9223372036854775807"}).code, 0);
@@ -160,9 +160,9 @@ TEST_F(CliTest, AddAppendTake) {
 
   EXPECT_EQ(Cli({flag_, "append", "log"}, "one\n").out, "created\n");
   EXPECT_EQ(Cli({flag_, "append", "log"}, "two\n").out, "appended\n");
-  const Outcome take = Cli({flag_, "--json", "take", "log"});
+  const ProgramOutcome take = Cli({flag_, "--json", "take", "log"});
   EXPECT_EQ(Json::parse(take.out)["value"], "one\ntwo\n");
-  const Outcome gone = Cli({flag_, "take", "log"});
+  const ProgramOutcome gone = Cli({flag_, "take", "log"});
   EXPECT_EQ(gone.code, 1);
   EXPECT_TRUE(Has(gone.err, "'log'")) << gone.err;
   // Larger than a message.
@@ -187,7 +187,7 @@ TEST_F(CliTest, TimesToLive) {
   EXPECT_TRUE(Json::parse(Cli({flag_, "--json", "ttl", "session"}).out).at("ttl_ms").is_null());
   EXPECT_EQ(Cli({flag_, "expire", "session", "2h"}).out, "set\n");
   // What ttl prints, expire takes.
-  const Outcome again = Cli({flag_, "--json", "expire", "session", "7200000ms"});
+  const ProgramOutcome again = Cli({flag_, "--json", "expire", "session", "7200000ms"});
   EXPECT_EQ(Json::parse(again.out)["result"], "replaced");
   EXPECT_EQ(Json::parse(again.out)["version"],
             Json::parse(Cli({flag_, "--json", "get", "session"}).out)["version"]);
@@ -196,7 +196,7 @@ TEST_F(CliTest, TimesToLive) {
   EXPECT_EQ(Cli({flag_, "ttl", "session"}).out, "none\n");
 
   EXPECT_EQ(Cli({flag_, "expire", "session", "1ms"}).code, 0);
-  Outcome get = Cli({flag_, "get", "session"});
+  ProgramOutcome get = Cli({flag_, "get", "session"});
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (get.code == 0 && std::chrono::steady_clock::now() < deadline) {
     get = Cli({flag_, "get", "session"});
@@ -206,12 +206,13 @@ TEST_F(CliTest, TimesToLive) {
        std::vector<std::vector<std::string>>{{flag_, "ttl", "session"},
                                              {flag_, "persist", "session"},
                                              {flag_, "expire", "session", "1s"}}) {
-    const Outcome gone = Cli(command);
+    const ProgramOutcome gone = Cli(command);
     EXPECT_EQ(gone.code, 1) << command[1] << ": " << gone.err;
     EXPECT_TRUE(Has(gone.err, "'session'")) << gone.err;
   }
   for (const char* ttl : {"0", "-1s", "36501d"}) {
-    const Outcome refused = Cli({flag_, "put", "session", "43", std::string("--ttl=") + ttl});
+    const ProgramOutcome refused =
+        Cli({flag_, "put", "session", "43", std::string("--ttl=") + ttl});
     EXPECT_EQ(refused.code, 2) << ttl;
     EXPECT_TRUE(Has(refused.err, "1ms to 100 years")) << refused.err;
   }
@@ -225,14 +226,14 @@ TEST_F(CliTest, Scan) {
   for (const char* key : {"scan/b", "scan/a", "scan/c"}) {
     ASSERT_EQ(Cli({flag_, "put", key, std::string("value of ") + key}).code, 0);
   }
-  const Outcome all = scan({"--prefix=scan/"});
+  const ProgramOutcome all = scan({"--prefix=scan/"});
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_EQ(all.err, "");
   EXPECT_EQ(all.out, "scan/a\tvalue of scan/a\nscan/b\tvalue of scan/b\nscan/c\tvalue of scan/c\n");
   EXPECT_EQ(scan({"scan/b", "--prefix=scan/", "--keys_only"}).out, "scan/b\nscan/c\n");
   EXPECT_EQ(scan({"scan/b", "--after", "--prefix=scan/", "--keys_only"}).out, "scan/c\n");
   EXPECT_EQ(scan({"scan/", "--limit=2", "--keys_only"}).out, "scan/a\nscan/b\n");
-  const Outcome none = scan({"--prefix=nothing begins so"});
+  const ProgramOutcome none = scan({"--prefix=nothing begins so"});
   EXPECT_EQ(none.code, 0) << none.err;
   EXPECT_EQ(none.out + none.err, "");
   // Keys and values with tabs, line ends and bytes that are no text stay one line each.
@@ -250,7 +251,7 @@ TEST_F(CliTest, ScanInJson) {
     for (std::string line; std::getline(stream, line);) objects.push_back(Json::parse(line));
     return objects;
   };
-  const Outcome scan = Cli({flag_, "--json", "scan", "--prefix=json-scan/"});
+  const ProgramOutcome scan = Cli({flag_, "--json", "scan", "--prefix=json-scan/"});
   ASSERT_EQ(scan.code, 0) << scan.err;
   const std::vector<Json> items = lines(scan.out);
   ASSERT_EQ(items.size(), 2U) << scan.out;
@@ -258,7 +259,7 @@ TEST_F(CliTest, ScanInJson) {
   EXPECT_EQ(items[1]["key_base64"], "anNvbi1zY2FuL/8=");
   EXPECT_EQ(items[1]["value_base64"], "//4=");
   EXPECT_EQ(items[1]["bytes"], 2);
-  const Outcome keys = Cli({flag_, "--json", "scan", "--prefix=json-scan/1", "--keys_only"});
+  const ProgramOutcome keys = Cli({flag_, "--json", "scan", "--prefix=json-scan/1", "--keys_only"});
   EXPECT_EQ(lines(keys.out), std::vector<Json>{Json({{"key", "json-scan/1"}})}) << keys.out;
 }
 
@@ -282,7 +283,7 @@ TEST_F(CliTest, ScanOfMoreKeysThanAPage) {
   const size_t line = expected.size() / 250;
   EXPECT_EQ(Cli({flag, "scan", "--limit=150"}).out, expected.substr(0, 150 * line));
   // The limit that nobody asked for is told, where it cuts something off.
-  const Outcome first = Cli({flag, "scan"});
+  const ProgramOutcome first = Cli({flag, "scan"});
   EXPECT_EQ(first.code, 0);
   EXPECT_EQ(first.out, expected.substr(0, 100 * line));
   EXPECT_TRUE(Has(first.err, "--limit=0")) << first.err;
@@ -293,7 +294,7 @@ TEST(CliWithoutServer, ScanOfAServerThatKeepsNoOrder) {
   auto server = ServerProcess::Start({"--ordered_index=off"});
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string flag = "--server=" + (*server)->address();
-  const Outcome scan = Cli({flag, "--json", "scan"});
+  const ProgramOutcome scan = Cli({flag, "--json", "scan"});
   EXPECT_EQ(scan.code, 4) << scan.err;
   EXPECT_TRUE(Has(scan.err, "--ordered_index")) << scan.err;
   EXPECT_EQ(Json::parse(scan.out)["error"]["status"], "UNIMPLEMENTED");
@@ -301,19 +302,19 @@ TEST(CliWithoutServer, ScanOfAServerThatKeepsNoOrder) {
 
 TEST_F(CliTest, Info) {
   ASSERT_EQ(Cli({flag_, "put", "counted", "x"}).code, 0);
-  const Outcome json = Cli({flag_, "--json", "info"});
+  const ProgramOutcome json = Cli({flag_, "--json", "info"});
   ASSERT_EQ(json.code, 0) << json.err;
   const Json info = Json::parse(json.out);
   EXPECT_GE(info.at("items").get<uint64_t>(), 1U);
   EXPECT_GT(info.at("memory").at("used_bytes").get<uint64_t>(), 0U);
   EXPECT_EQ(info.at("client").at("fabric"), FabricName());
-  const Outcome table = Cli({flag_, "info"});
+  const ProgramOutcome table = Cli({flag_, "info"});
   EXPECT_EQ(table.code, 0);
   EXPECT_TRUE(Has(table.out, "\nmemory.used_bytes ")) << table.out;
 }
 
 TEST_F(CliTest, Ping) {
-  const Outcome ping = Cli({flag_, "ping"});
+  const ProgramOutcome ping = Cli({flag_, "ping"});
   EXPECT_EQ(ping.code, 0) << ping.err;
   EXPECT_TRUE(Has(ping.out, server_->address() + " answered in ")) << ping.out;
   EXPECT_TRUE(Has(ping.out, "fabric " + FabricName())) << ping.out;
@@ -322,7 +323,7 @@ TEST_F(CliTest, Ping) {
 }
 
 TEST_F(CliTest, AKeyThatIsNoTextIsShownEscaped) {
-  const Outcome plain = Cli({flag_, "get", "a\tb\xfe"});
+  const ProgramOutcome plain = Cli({flag_, "get", "a\tb\xfe"});
   EXPECT_EQ(plain.code, 1);
   EXPECT_EQ(plain.err, "verbena-cli: there is no key 'a\\tb\\xfe'\n");
   const Json json = Json::parse(Cli({flag_, "--json", "get", "a\tb\xfe"}).out);
@@ -330,17 +331,17 @@ TEST_F(CliTest, AKeyThatIsNoTextIsShownEscaped) {
 }
 
 TEST_F(CliTest, LimitsOfKeysAndValues) {
-  const Outcome empty = Cli({flag_, "put", "", "value"});
+  const ProgramOutcome empty = Cli({flag_, "put", "", "value"});
   EXPECT_EQ(empty.code, 4) << empty.err;
   EXPECT_TRUE(Has(empty.err, "key")) << empty.err;
   EXPECT_EQ(Cli({flag_, "get", ""}).code, 4);
   EXPECT_EQ(Cli({flag_, "del", ""}).code, 4);
   EXPECT_EQ(Cli({flag_, "put", std::string(4072, 'k'), "longest key"}).code, 0);
   EXPECT_EQ(Cli({flag_, "get", std::string(4072, 'k')}).out, "longest key");
-  const Outcome key = Cli({flag_, "put", std::string(4073, 'k'), "too long"});
+  const ProgramOutcome key = Cli({flag_, "put", std::string(4073, 'k'), "too long"});
   EXPECT_EQ(key.code, 4) << key.err;
   EXPECT_TRUE(Has(key.err, "4073") && Has(key.err, "4072")) << key.err;
-  const Outcome value = Cli({flag_, "put", "large"}, std::string((4 << 20) + 1, 'v'));
+  const ProgramOutcome value = Cli({flag_, "put", "large"}, std::string((4 << 20) + 1, 'v'));
   EXPECT_EQ(value.code, 4) << value.err;
   EXPECT_TRUE(Has(value.err, "4194305") || Has(value.err, "4MiB")) << value.err;
   EXPECT_EQ(Cli({flag_, "put", "large"}, std::string(4 << 20, 'v')).code, 0);
@@ -355,19 +356,20 @@ TEST_F(CliTest, ClosedAndFullOutputs) {
     return RunProgram(std::move(options));
   };
   // The reader goes away: no message, a status of its own.
-  const Outcome closed = bash(R"("$1" $2 get long | head -c 1 >/dev/null; echo ${PIPESTATUS[0]})");
+  const ProgramOutcome closed =
+      bash(R"("$1" $2 get long | head -c 1 >/dev/null; echo ${PIPESTATUS[0]})");
   EXPECT_EQ(closed.out, "6\n") << closed.err;
   EXPECT_EQ(closed.err, "");
-  const Outcome full = bash(R"("$1" $2 get long >/dev/full; echo $?)");
+  const ProgramOutcome full = bash(R"("$1" $2 get long >/dev/full; echo $?)");
   EXPECT_EQ(full.out, "6\n");
   EXPECT_TRUE(Has(full.err, "No space left on device")) << full.err;
-  const Outcome no_output = bash(R"("$1" $2 get long >&-; echo $?)");
+  const ProgramOutcome no_output = bash(R"("$1" $2 get long >&-; echo $?)");
   EXPECT_EQ(no_output.out, "6\n") << no_output.err;
-  const Outcome no_input = bash(R"("$1" $2 put long <&-; echo $?)");
+  const ProgramOutcome no_input = bash(R"("$1" $2 put long <&-; echo $?)");
   EXPECT_EQ(no_input.out, "6\n") << no_input.err;
   EXPECT_TRUE(Has(no_input.err, "standard input")) << no_input.err;
   // Through a pipe on both sides nothing is lost.
-  const Outcome copied =
+  const ProgramOutcome copied =
       bash(R"("$1" $2 get long | "$1" $2 put copy && cmp <("$1" $2 get long) <("$1" $2 get copy))");
   EXPECT_EQ(copied.code, 0) << copied.err;
   EXPECT_EQ(copied.out, "created\n");
@@ -375,7 +377,7 @@ TEST_F(CliTest, ClosedAndFullOutputs) {
 
 TEST_F(CliTest, WrongUsage) {
   const auto refused = [](std::vector<std::string> args, const std::string& part) {
-    const Outcome outcome = Cli(std::move(args));
+    const ProgramOutcome outcome = Cli(std::move(args));
     EXPECT_EQ(outcome.code, 2) << outcome.err;
     EXPECT_EQ(outcome.out, "");
     EXPECT_TRUE(Has(outcome.err, part)) << outcome.err;
@@ -392,18 +394,18 @@ TEST_F(CliTest, WrongUsage) {
   const std::string path =
       ::testing::TempDir() + "/cli_test_wrong." + std::to_string(getpid()) + ".flags";
   std::ofstream(path) << "# comment\n\n--color=red\n";
-  const Outcome file = Cli({flag_, "--flagfile=" + path, "ping"});
+  const ProgramOutcome file = Cli({flag_, "--flagfile=" + path, "ping"});
   EXPECT_EQ(file.code, 2) << file.err;
   EXPECT_TRUE(Has(file.err, "unknown flag --color") && Has(file.err, "line 3")) << file.err;
   std::remove(path.c_str());
 }
 
 TEST_F(CliTest, HelpAndVersion) {
-  const Outcome help = Cli({"--help"});
+  const ProgramOutcome help = Cli({"--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_TRUE(Has(help.out, "get KEY") && Has(help.out, "Exit status"));
   EXPECT_EQ(Cli({"help"}).out, help.out);
-  const Outcome version = Cli({"--version"});
+  const ProgramOutcome version = Cli({"--version"});
   EXPECT_EQ(version.code, 0);
   EXPECT_TRUE(Has(version.out, "verbena-cli "));
 }
@@ -419,14 +421,14 @@ TEST_F(CliTest, FlagsFromAFile) {
 TEST(CliWithoutServer, NobodyListens) {
   // Port 1 is nobody's.
   const std::string nobody = ServerAddress(1);
-  const Outcome text = Cli({"--server=" + nobody, FabricFlag(), "get", "key"});
+  const ProgramOutcome text = Cli({"--server=" + nobody, FabricFlag(), "get", "key"});
   EXPECT_EQ(text.code, 3) << text.err;
   EXPECT_TRUE(Has(text.err, nobody)) << text.err;
-  const Outcome json = Cli({"--server=" + nobody, FabricFlag(), "--json", "get", "key"});
+  const ProgramOutcome json = Cli({"--server=" + nobody, FabricFlag(), "--json", "get", "key"});
   EXPECT_EQ(json.code, 3);
   EXPECT_EQ(Json::parse(json.out)["error"]["exit_status"], 3);
   // An address of another machine, which the software device cannot reach (TEST-NET-1).
-  const Outcome far = Cli({"--server=192.0.2.1:7400", "--timeout=500ms", "ping"});
+  const ProgramOutcome far = Cli({"--server=192.0.2.1:7400", "--timeout=500ms", "ping"});
   EXPECT_EQ(far.code, 3) << far.err;
 }
 
@@ -435,7 +437,8 @@ TEST(CliWithoutServer, ServerThatIsStoppedInTheMiddle) {
   ASSERT_TRUE(server.ok()) << server.status();
   ASSERT_TRUE((*server)->process().Freeze().ok());
   const auto start = std::chrono::steady_clock::now();
-  const Outcome put = Cli({"--server=" + (*server)->address(), "--timeout=300ms", "put", "k", "v"});
+  const ProgramOutcome put =
+      Cli({"--server=" + (*server)->address(), "--timeout=300ms", "put", "k", "v"});
   EXPECT_EQ(put.code, 3) << put.err;
   EXPECT_LT(std::chrono::steady_clock::now() - start, kPatience);
   EXPECT_NE(put.err, "");
@@ -447,7 +450,7 @@ TEST(CliWithoutServer, OutOfMemoryNamesTheSizes) {
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string flag = "--server=" + (*server)->address();
   ASSERT_EQ(Cli({flag, "put", "small", "kept"}).code, 0);
-  const Outcome put = Cli({flag, "put", "large"}, std::string(32 << 20, 'v'));
+  const ProgramOutcome put = Cli({flag, "put", "large"}, std::string(32 << 20, 'v'));
   EXPECT_EQ(put.code, 4) << put.err;
   EXPECT_TRUE(Has(put.err, "33554") || Has(put.err, "32MiB")) << put.err;
   EXPECT_EQ(Cli({flag, "get", "small"}).out, "kept");
@@ -459,7 +462,7 @@ TEST(CliWithoutServer, TooManyConnections) {
   const std::string flag = "--server=" + (*server)->address();
   // One connection after another is well: the first is freed when its client ends.
   for (int i = 0; i < 3; ++i) {
-    Outcome ping = Cli({flag, "ping"});
+    ProgramOutcome ping = Cli({flag, "ping"});
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (ping.code == 4 && std::chrono::steady_clock::now() < deadline)
       ping = Cli({flag, "ping"});

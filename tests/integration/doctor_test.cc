@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 // The doctor's JSON with these flags.
 struct Visit {
-  Outcome outcome;
+  ProgramOutcome outcome;
   Json json;
 };
 Visit Doctor(std::vector<std::string> flags) {
@@ -53,7 +53,7 @@ TEST(Doctor, AServer) {
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string flag = "--server=" + (*server)->address();
   const auto items = [&] {
-    const Outcome info = Cli({flag, FabricFlag(), "--timeout=30s", "--json", "info"});
+    const ProgramOutcome info = Cli({flag, FabricFlag(), "--timeout=30s", "--json", "info"});
     EXPECT_EQ(info.code, 0) << info.err;
     return Json::parse(info.out).at("items");
   };
@@ -95,7 +95,7 @@ TEST(Doctor, CountsAndExitStatusAgree) {
 }
 
 TEST(Doctor, Text) {
-  const Outcome outcome = Cli({"doctor", "--fabric=soft"});
+  const ProgramOutcome outcome = Cli({"doctor", "--fabric=soft"});
   EXPECT_EQ(outcome.err, "");
   EXPECT_TRUE(Has(outcome.out, "software_device")) << outcome.out;
   EXPECT_TRUE(Has(outcome.out, " checks: ")) << outcome.out;
@@ -145,11 +145,11 @@ TEST(Doctor, AddressesThatAreNone) {
 TEST(Doctor, HelpAndWrongFlags) {
   for (const std::vector<std::string>& args :
        {std::vector<std::string>{"doctor", "--help"}, {"help", "doctor"}}) {
-    const Outcome help = Cli(args);
+    const ProgramOutcome help = Cli(args);
     EXPECT_EQ(help.code, 0);
     EXPECT_TRUE(Has(help.out, "Exit status") && Has(help.out, "--memory=1GiB")) << help.out;
   }
-  const Outcome memory = Cli({"doctor", "--memory=lots"});
+  const ProgramOutcome memory = Cli({"doctor", "--memory=lots"});
   EXPECT_EQ(memory.code, 2);
   EXPECT_TRUE(Has(memory.err, "--memory: ")) << memory.err;
   EXPECT_EQ(memory.out, "");
@@ -161,7 +161,7 @@ TEST(Doctor, FullOutput) {
   options.program = "/bin/bash";
   options.args = {"-c", R"("$1" doctor --fabric=soft >/dev/full; echo $?)", "bash",
                   ProgramPath("verbena-cli")};
-  const Outcome outcome = RunProgram(std::move(options));
+  const ProgramOutcome outcome = RunProgram(std::move(options));
   EXPECT_EQ(outcome.out, "6\n");
   EXPECT_TRUE(Has(outcome.err, "No space left on device")) << outcome.err;
 }

@@ -7,7 +7,7 @@
 
 namespace verbena::testing {
 
-Outcome RunProgram(ProcessOptions options) {
+ProgramOutcome RunProgram(ProcessOptions options) {
   auto process = Process::Run(std::move(options));
   if (!process.ok()) {
     ADD_FAILURE() << process.status();
@@ -21,7 +21,7 @@ Outcome RunProgram(ProcessOptions options) {
   return {exit->code, (*process)->out(), (*process)->err()};
 }
 
-Outcome Cli(std::vector<std::string> args, std::string input) {
+ProgramOutcome Cli(std::vector<std::string> args, std::string input) {
   const auto given = [&](const char* flag) {
     return std::any_of(args.begin(), args.end(),
                        [flag](const std::string& arg) { return arg.starts_with(flag); });
