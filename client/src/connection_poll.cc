@@ -133,9 +133,11 @@ void Connection::Impl::Maintain(int64_t now) {
   }
 }
 
+// Reports of reads have no deadline: they are hints, and READs go on without their answers.
 void Connection::Impl::ScanDeadlines(int64_t now) {
   bool late = false;
   pool_.ForEach([&](Operation& op) {
+    if (op.kind == client::OperationKind::kTouch) return;
     if (op.first_seen == 0) op.first_seen = now;
     op.late = now - op.first_seen >= timeout_ns_;
     late = late || op.late;

@@ -65,6 +65,13 @@ absl::Status Connection::Impl::Scan(const ScanRange& range, size_t limit,
                                                    " bytes, keys have at most ",
                                                    limits_.max_key_size));
   }
+  const size_t most =
+      sizeof(wire::RequestHeader) + wire::OperationSize(limits_.max_key_size, range.prefix.size());
+  if (most > requests_.max_message()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a scan with a prefix of ", range.prefix.size(), " bytes takes messages of ",
+                     most, " bytes, the server takes ", requests_.max_message()));
+  }
   std::string start(range.start);
   bool after = range.after;
   bool more = true;
@@ -95,6 +102,7 @@ absl::Status Connection::Impl::AskForKeys(std::string_view start, bool after,
   VERBENA_RETURN_IF_ERROR(call.status);
   answer->more = call.change.number != 0;
   std::string_view rest = answer->bytes;
+  std::string_view last = start;
   for (;;) {
     const absl::StatusOr<std::optional<wire::FoundKey>> found = wire::TakeFoundKey(&rest);
     if (!found.ok()) {
@@ -102,7 +110,17 @@ absl::Status Connection::Impl::AskForKeys(std::string_view start, bool after,
           absl::StrCat("the server's answer to a scan makes no sense: ", found.status().message()));
     }
     if (!found->has_value()) return absl::OkStatus();
+    const std::string_view key = (*found)->key;
+    // A key has to fit a request, and a scan comes to its end because its keys ascend.
+    if (key.size() > limits_.max_key_size || !key.starts_with(prefix) || key < last ||
+        (after && key == last)) {
+      return absl::InternalError(
+          absl::StrCat("the server's answer to a scan makes no sense: a key of ", key.size(),
+                       " bytes is too long, out of order or without the prefix"));
+    }
     answer->keys.push_back(**found);
+    last = key;
+    after = true;
   }
 }
 
@@ -149,14 +167,14 @@ void Connection::Impl::StartGetAt(Operation& op, std::string_view key, layout::S
 
 // A GET in `kTouchEvery`, on average, is reported; the distance varies, so that no pattern of the
 // application's hides keys from it. The report has an operation of its own; while it is under way,
-// samples are dropped.
+// samples that do not fit the next one are dropped.
 void Connection::Impl::NoteTouch(layout::KeyHash hash) {
   touch_random_ ^= touch_random_ << 13;
   touch_random_ ^= touch_random_ >> 7;
   touch_random_ ^= touch_random_ << 17;
   touch_countdown_ = 1 + static_cast<uint32_t>(touch_random_ % (2 * kTouchEvery - 1));
-  if (!touches_wanted_ || touches_.size() == kTouchesInReport) return;
-  touches_.push_back(hash.bits);
+  if (!touches_wanted_) return;
+  if (touches_.size() < kTouchesInReport) touches_.push_back(hash.bits);
   if (touches_.size() < kTouchesInReport || !dead_.ok()) return;
   Operation* const op = pool_.AcquireExtra(OperationKind::kTouch);
   if (op == nullptr) return;

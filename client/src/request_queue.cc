@@ -11,7 +11,9 @@
 namespace verbena::client {
 namespace {
 
-// Bytes that the answer to an operation takes at least, for the server to do it.
+// Bytes that the answer to an operation takes at least, for the server to do it. What is answered
+// with as much as there is room for gets a message of its own: what stands ahead of it in a message
+// would leave it too little.
 uint32_t LeastAnswer(uint8_t code) {
   constexpr size_t kLongestNumber = 20;  // a minus and 19 digits
   switch (static_cast<wire::OpCode>(code)) {
@@ -19,6 +21,9 @@ uint32_t LeastAnswer(uint8_t code) {
       return wire::ResultSize(sizeof(wire::Location));
     case wire::OpCode::kAdd:
       return wire::ResultSize(kLongestNumber);
+    case wire::OpCode::kScan:
+    case wire::OpCode::kInfo:
+      return Endpoint::kMessageBytes;
     default:
       return wire::ResultSize(0);
   }
