@@ -15,15 +15,29 @@ namespace {
 
 using wire::ResultCode;
 
+constexpr int64_t kMillisecond = 1'000'000;
+
+int64_t DueIn(uint64_t millis) {
+  return MonotonicNanos() + static_cast<int64_t>(millis) * kMillisecond;
+}
+
 class PendingPut : public net::PendingChange {
  public:
-  explicit PendingPut(storage::PreparedPut put) : put_(std::move(put)) {}
+  // `ttl_millis`: 0 for ever.
+  PendingPut(storage::PreparedPut put, uint64_t ttl_millis)
+      : put_(std::move(put)), ttl_millis_(ttl_millis) {}
   std::span<uint8_t> value() const override { return put_.value(); }
   void Filled(uint64_t bytes) override { put_.Filled(bytes); }
-  storage::PreparedPut Take() { return std::move(put_); }
+  // To be published now: from here on the time to live counts, however long the value was under
+  // way.
+  storage::PreparedPut Take() {
+    if (ttl_millis_ != 0) put_.set_due_ns(DueIn(ttl_millis_));
+    return std::move(put_);
+  }
 
  private:
   storage::PreparedPut put_;
+  const uint64_t ttl_millis_;
 };
 
 // The store says InvalidArgument for sizes only.
@@ -99,8 +113,6 @@ storage::Condition ConditionOf(const wire::OperationHeader& header) {
   return condition;
 }
 
-constexpr int64_t kMillisecond = 1'000'000;
-
 // Whether an operation's argument is a time to live that can be.
 bool IsTtl(uint64_t millis) { return millis >= 1 && millis <= wire::kMaxTtlMillis; }
 
@@ -110,10 +122,6 @@ net::Change WrongTtl(uint64_t millis) {
   change.text =
       absl::StrCat("a time to live of ", millis, " ms is out of range: 1 to ", wire::kMaxTtlMillis);
   return change;
-}
-
-int64_t DueIn(uint64_t millis) {
-  return MonotonicNanos() + static_cast<int64_t>(millis) * kMillisecond;
 }
 
 bool HasWrongTtl(const wire::OperationHeader& header) {
@@ -282,7 +290,9 @@ net::Change StoreHandler::Prepare(int worker, const wire::Operation& operation,
   absl::StatusOr<storage::PreparedPut> prepared = store_.PreparePutInto(
       worker, operation.key, operation.header.value_len, OptionsOf(operation.header));
   if (!prepared.ok()) return Failed(prepared.status(), operation.key);
-  *pending = std::make_unique<PendingPut>(*std::move(prepared));
+  const bool expires = (operation.header.flags & wire::kOpExpires) != 0;
+  *pending =
+      std::make_unique<PendingPut>(*std::move(prepared), expires ? operation.header.argument : 0);
   return net::Change{};
 }
 

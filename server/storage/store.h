@@ -99,6 +99,8 @@ class PreparedPut {
   // Offset of value() from the slice's base.
   uint64_t value_offset() const;
   bool valid() const { return store_ != nullptr; }
+  // Ahead of Publish: when the item is to end, in place of what it was prepared with.
+  void set_due_ns(int64_t due_ns) { options_.due_ns = due_ns; }
 
   // After PreparePutInto: the next `bytes` of value() are there and will not change any more. They
   // are hashed, at 5 to 30 GB/s, which Publish need not do then. Nothing has to be said of them.
@@ -163,14 +165,14 @@ class Store {
 
   // Copies the value into `out` if it fits; else only says what and where it is.
   absl::StatusOr<GetResult> Get(int worker, std::string_view key, std::span<uint8_t> out);
-  // The same, but an item whose value does not fit is pinned (unless there are too many pins): its
-  // block keeps key and value, whatever becomes of the item, until Unpin. Whoever has pinned it has
-  // to see to that, or the block is lost.
+  // The same with a string that is made to fit. `*out` is unchanged if there is no such key.
+  absl::StatusOr<GetResult> Get(int worker, std::string_view key, std::string* out);
+  // As the first, but an item whose value does not fit is pinned (unless there are too many pins):
+  // its block keeps key and value, whatever becomes of the item, until Unpin. Whoever has pinned it
+  // has to see to that, or the block is lost.
   absl::StatusOr<GetResult> GetOrPin(int worker, std::string_view key, std::span<uint8_t> out);
   // False if `pin` is none, or not any more. `worker` need not be the one that has pinned.
   bool Unpin(int worker, uint64_t pin);
-  // The same with a string that is made to fit. `*out` is unchanged if there is no such key.
-  absl::StatusOr<GetResult> Get(int worker, std::string_view key, std::string* out);
 
   // A key that is not there is no error.
   absl::StatusOr<DeleteResult> Delete(int worker, std::string_view key,
