@@ -128,7 +128,7 @@ struct ResultHeader {
   uint16_t flags;      // 0
   uint32_t value_len;  // bytes
   uint64_t version;    // after a change, in a get; kDelete: of the item removed; else 0
-  uint64_t argument;   // of changes: 1 if the key existed before; else 0
+  uint64_t argument;   // meaning by OpCode; of other changes 1 if the key existed before; else 0
 };
 static_assert(sizeof(ResultHeader) == 32);
 

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstdlib>
 #include <mutex>
-#include <utility>
 
 namespace verbena::storage {
 
@@ -19,9 +18,8 @@ unsigned TouchBits(uint64_t region_bytes) {
 }  // namespace
 
 // calloc, since it takes no memory for what is never written to.
-Eviction::Eviction(uint64_t region_bytes, std::function<bool(KeyHash)> exists)
-    : exists_(std::move(exists)),
-      touch_shift_(64 - TouchBits(region_bytes)),
+Eviction::Eviction(uint64_t region_bytes)
+    : touch_shift_(64 - TouchBits(region_bytes)),
       touch_bytes_(uint64_t{1} << TouchBits(region_bytes)),
       touches_(static_cast<std::atomic<uint8_t>*>(std::calloc(touch_bytes_, 1)),
                [](std::atomic<uint8_t>* table) { std::free(table); }),
@@ -45,13 +43,15 @@ uint64_t Eviction::Pop(Queue& queue) {
 
 std::optional<KeyHash> Eviction::NextVictim() {
   const std::lock_guard lock(lock_);
-  // Every entry of the main queue goes round at most kMostTouches times, so this ends.
-  while (!small_.empty() || !main_.empty()) {
+  for (int looked_at = 0; !small_.empty() || !main_.empty(); ++looked_at) {
+    const bool go_on = looked_at < kMostLookedAt;
     if (small_.size() > (small_.size() + main_.size()) / 10 || main_.empty()) {
       const uint64_t hash = Pop(small_);
+      if (TakeLeftOver(hash)) continue;
       std::atomic<uint8_t>& touches = TouchesOf(hash);
-      if (touches.load(std::memory_order_relaxed) == 0) {
+      if (touches.load(std::memory_order_relaxed) == 0 || !go_on) {
         AddGhost(hash);
+        CountLeftOver(hash, -1);
         return KeyHash{hash};
       }
       touches.store(0, std::memory_order_relaxed);
@@ -59,9 +59,13 @@ std::optional<KeyHash> Eviction::NextVictim() {
       ++promoted_;
     } else {
       const uint64_t hash = Pop(main_);
+      if (TakeLeftOver(hash)) continue;
       std::atomic<uint8_t>& touches = TouchesOf(hash);
       const uint8_t left = touches.load(std::memory_order_relaxed);
-      if (left == 0) return KeyHash{hash};
+      if (left == 0 || !go_on) {
+        CountLeftOver(hash, -1);
+        return KeyHash{hash};
+      }
       touches.store(static_cast<uint8_t>(left - 1), std::memory_order_relaxed);
       main_.push_back(hash);
     }
@@ -79,20 +83,38 @@ void Eviction::OnInserted(KeyHash hash, std::string_view /*key*/, layout::Slot /
   } else {
     small_.push_back(hash.bits);
   }
-  if (small_.size() + main_.size() > 2 * live_ + kLeastGhosts) Sweep();
+  SweepIfDue();
 }
 
-void Eviction::OnRemoved(KeyHash /*hash*/, std::string_view /*key*/, layout::Slot /*slot*/) {
+void Eviction::OnRemoved(KeyHash hash, std::string_view /*key*/, layout::Slot /*slot*/) {
   const std::lock_guard lock(lock_);
   --live_;
+  CountLeftOver(hash.bits, 1);
+  SweepIfDue();
 }
 
-// Looks at the oldest entries of both queues, two each: faster than entries are added.
-void Eviction::Sweep() {
+void Eviction::CountLeftOver(uint64_t hash, int32_t change) {
+  const auto counted = left_over_.try_emplace(hash, 0).first;
+  counted->second += change;
+  if (counted->second == 0) left_over_.erase(counted);
+}
+
+// Whether an entry of this hash, which has left its queue, is one too many.
+bool Eviction::TakeLeftOver(uint64_t hash) {
+  const auto counted = left_over_.find(hash);
+  if (counted == left_over_.end() || counted->second < 0) return false;
+  CountLeftOver(hash, -1);
+  return true;
+}
+
+// Looks at the oldest entries of both queues, four each. More than half of all are left over, so
+// two of them go or more: as many as the bound falls by when a key goes, and more than a key adds.
+void Eviction::SweepIfDue() {
+  if (small_.size() + main_.size() <= 2 * live_ + kLeastGhosts) return;
   for (Queue* queue : {&small_, &main_}) {
-    for (int i = 0; i < 2 && !queue->empty(); ++i) {
+    for (int i = 0; i < 4 && !queue->empty(); ++i) {
       const uint64_t hash = Pop(*queue);
-      if (exists_(KeyHash{hash})) queue->push_back(hash);
+      if (!TakeLeftOver(hash)) queue->push_back(hash);
     }
   }
 }
@@ -126,7 +148,8 @@ EvictionStats Eviction::Stats() const {
   stats.main = main_.size();
   stats.promoted = promoted_;
   stats.revived = revived_;
-  stats.memory = touch_bytes_ + (small_.size() + main_.size() + ghosts_.size()) * sizeof(uint64_t);
+  stats.memory = touch_bytes_ + (small_.size() + main_.size() + ghosts_.size()) * sizeof(uint64_t) +
+                 left_over_.capacity() * (sizeof(decltype(left_over_)::value_type) + 1);
   return stats;
 }
 

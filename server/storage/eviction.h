@@ -7,8 +7,10 @@
 // are all you need for cache eviction", SOSP 2023. Changed here: one touch is enough to leave the
 // small queue, since the server does not see GETs and is told of a sample of them only.)
 //
-// The queues hold hashes, 8 bytes a key. Keys that are deleted stay in them until they come to the
-// end, or until more than half of the entries are of such keys; then each new key sweeps some.
+// The queues hold hashes, 8 bytes a key. A key that is removed leaves its entry behind, which is
+// dropped when it comes to the end. How many of a hash's entries are left over so is counted, and
+// when they are more than half of all, each key that comes or goes sweeps some. So what is kept is
+// bounded by the keys that are there, also where the same keys come and go all the time.
 // Touches are counted in a table by the hash, one byte for 64 bytes of the region (of which only
 // touched pages take memory); keys that share a byte share their touches, which costs some accuracy
 // and nothing else.
@@ -17,11 +19,11 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "common/base/spinlock.h"
 #include "server/storage/item_listener.h"
 
@@ -39,14 +41,14 @@ struct EvictionStats {
 // Thread-safe. Its lock ranks below the buckets' locks.
 class Eviction : public ItemListener {
  public:
-  // `exists` tells, without locks and wrongly now and then, whether a key with this hash is there.
-  Eviction(uint64_t region_bytes, std::function<bool(layout::KeyHash)> exists);
+  explicit Eviction(uint64_t region_bytes);
 
   // A key was read. Cheap, and no more than a hint.
   void Touch(layout::KeyHash hash);
 
-  // The hash of the key that is to go next; it has left the queues. There may be no such key any
-  // more: ask again. nullopt if the queues are empty.
+  // The hash of the key that is to go next; its entry has left the queues, so the caller must
+  // remove the key. Others may have done that meanwhile: ask again. nullopt if the queues are
+  // empty.
   std::optional<layout::KeyHash> NextVictim();
 
   EvictionStats Stats() const;
@@ -58,6 +60,9 @@ class Eviction : public ItemListener {
  private:
   static constexpr uint8_t kMostTouches = 3;
   static constexpr uint64_t kLeastGhosts = 1024;
+  // Entries that are looked at for one victim, under the lock; then the next one goes, touched or
+  // not. Else the first victim after a time of reads only could mean a walk over all keys.
+  static constexpr int kMostLookedAt = 1024;
 
   using Queue = std::deque<uint64_t>;
 
@@ -65,9 +70,10 @@ class Eviction : public ItemListener {
   uint64_t Pop(Queue& queue);
   bool TakeGhost(uint64_t hash);
   void AddGhost(uint64_t hash);
-  void Sweep();
+  void CountLeftOver(uint64_t hash, int32_t change);
+  bool TakeLeftOver(uint64_t hash);
+  void SweepIfDue();
 
-  const std::function<bool(layout::KeyHash)> exists_;
   const unsigned touch_shift_;
   const uint64_t touch_bytes_;
   std::unique_ptr<std::atomic<uint8_t>[], void (*)(std::atomic<uint8_t>*)> touches_;
@@ -77,6 +83,13 @@ class Eviction : public ItemListener {
   Queue small_;
   Queue main_;
   uint64_t live_ = 0;  // keys that are there
+  // By hash, the entries whose keys are gone. Each removal adds one, by an eviction or not, and
+  // NextVictim takes one off with the entry that it hands out, ahead of that key's removal; so a
+  // number may be negative for a moment. Those of 0 are not kept.
+  //
+  // Invariant, for each hash: entries = keys that are there + left over. So no key is there without
+  // an entry but those that were handed out and are about to be removed.
+  absl::flat_hash_map<uint64_t, int32_t> left_over_;
   // The ghosts: a table by hash of (tag, number), where the number counts those that have become
   // ghosts; one is forgotten when as many have come after it as the main queue has entries.
   std::vector<uint64_t> ghosts_;

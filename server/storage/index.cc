@@ -93,22 +93,6 @@ absl::StatusOr<std::unique_ptr<Index>> Index::Create(const Region& region, Alloc
   return index;
 }
 
-bool Index::MayContain(KeyHash hash) const {
-  const uint64_t segment = SegmentOf(hash);
-  const Bucket* bucket = BucketAt(segment + layout::BucketOffset(hash.bucket()));
-  // As many overflow buckets as a segment has: links may change meanwhile.
-  for (uint32_t looked_at = 0; looked_at <= layout::kOverflowBuckets; ++looked_at) {
-    for (const Slot& word : bucket->slots) {
-      const Slot slot{LoadRelaxed(&word.bits)};
-      if (!slot.empty() && slot.fingerprint() == hash.fingerprint()) return true;
-    }
-    const BucketHeader header{LoadAcquire(&bucket->header.bits)};
-    if (header.link() == 0) return false;
-    bucket = BucketAt(segment + layout::OverflowOffset(header.link()));
-  }
-  return false;
-}
-
 IndexUsage Index::Usage() const {
   return {segment_count_.load(std::memory_order_relaxed), splits_.load(std::memory_order_relaxed),
           overflow_buckets_.load(std::memory_order_relaxed)};
@@ -325,6 +309,8 @@ bool ChangeScope::FindBlock(uint64_t offset) {
     for (uint32_t i = 0; i < layout::kSlotsPerBucket; ++i) {
       const Slot slot = bucket->slots[i];
       if (slot.empty() || slot.offset() != offset) continue;
+      // A bucket has keys of several hashes, and the block may have gone from one to another.
+      if (index_.HashOfItem(slot) != hash_) return false;
       slot_word_ = SlotWord(bucket, i);
       found_in_ = bucket;
       return true;

@@ -65,16 +65,14 @@ class Index {
     }
   }
 
-  // Whether a key with this hash seems to be there, by a look at the buckets' fingerprints without
-  // locks: wrong now and then in both directions.
-  bool MayContain(layout::KeyHash hash) const;
-
   // Splits the segment of `hash`, unless its depth is not `depth` any more because somebody else
   // has split it. ResourceExhausted if there is no memory for a segment or the directory is full;
   // then nothing has changed. The caller holds no bucket.
   absl::Status Split(layout::KeyHash hash, unsigned depth);
 
   IndexUsage Usage() const;
+  // Segments of this local depth cannot be split.
+  unsigned directory_depth() const { return directory_depth_; }
 
  private:
   friend class ChangeScope;
@@ -134,7 +132,7 @@ class ChangeScope {
 
   // Looks for an item with the scope's hash, whatever its key. True and false as from Find.
   bool FindHash();
-  // Looks for the slot that names the block at `offset`. True and false as from Find.
+  // Looks for the item with the scope's hash in the block at `offset`. True and false as from Find.
   bool FindBlock(uint64_t offset);
 
   layout::Slot slot() const { return {*slot_word_}; }

@@ -163,6 +163,18 @@ uint64_t PageHeap::AllocateSegment() {
          segments_in_page_++ * layout::kSegmentSize;
 }
 
+bool PageHeap::HasPlaceFor(uint64_t bytes) const {
+  if (layout::SizeClassFor(bytes) != layout::kRunClass) return true;
+  const uint64_t count = (RunBytes(bytes) + layout::kPageSize - 1) / layout::kPageSize;
+  const std::lock_guard lock(lock_);
+  uint64_t in_row = 0;
+  for (const Page& page : pages_) {
+    in_row = page.kind == PageKind::kSegments ? 0 : in_row + 1;
+    if (in_row == count) return true;
+  }
+  return false;
+}
+
 HeapUsage PageHeap::Usage() const {
   const std::lock_guard lock(lock_);
   return usage_;

@@ -82,6 +82,10 @@ class PageHeap {
   // Room for a segment, kSegmentSize bytes. Segments are never freed.
   uint64_t AllocateSegment();
 
+  // Whether there would be room for an item of `bytes` if no others were there. Segments never
+  // move, so for a large one there may be none.
+  bool HasPlaceFor(uint64_t bytes) const;
+
   HeapUsage Usage() const;
   // Bytes of all blocks and runs that were ever given back.
   uint64_t freed_bytes() const { return freed_bytes_.load(std::memory_order_relaxed); }
@@ -95,11 +99,13 @@ class PageHeap {
   // Isolates the slab that is filled least for its size, among those of whose blocks at most this
   // part (0 to 1) is in use, and for which other slabs of the class have room.
   HeapWindow IsolateSparsestSlab(double most_used);
-  // Isolates the pages in a row of which a run of `bytes` can be made with the least to be moved.
+  // Isolates the pages in a row of which a run of `bytes` can be made with the least to be moved;
+  // in a large heap, of some. Holds the lock for a part of them at a time.
   HeapWindow IsolatePages(uint64_t bytes);
   // Isolates a page; nothing if it is free or has segments.
   HeapWindow IsolatePage(uint64_t page);
-  // The blocks in use in the window. A run is named by its start, which may lie before the window.
+  // The blocks in use in the window, for its holder; takes the lock for a page at a time. A run is
+  // named by its start, which may lie before the window.
   std::vector<UsedBlock> BlocksInWindow() const;
   struct Released {
     bool all_free;   // everything in the window
@@ -187,6 +193,7 @@ class PageHeap {
   void ConsiderSlabs(uint32_t page, double most_used, Candidate& best) const;
   template <typename Consider>
   HeapWindow IsolateBest(Consider consider);
+  HeapWindow CheapestPages(uint32_t count, uint32_t& begin) const;
   bool PagesFit(uint32_t first, uint32_t count) const;
   void Isolate(HeapWindow window);
   absl::Status ValidatePage(uint32_t page) const;

@@ -10,6 +10,9 @@ namespace {
 
 // How many parts a search looks at before it lets others have the lock.
 constexpr size_t kMostPartsAtOnce = 2048;
+// The same for pages in a row, where a page is looked at once for each row that it may be in. Some
+// milliseconds, and more than twice the pages of the largest run.
+constexpr uint64_t kMostPagesAtOnce = uint64_t{1} << 16;
 // What moving a block costs besides its bytes, in bytes.
 constexpr uint64_t kBlockCost = 128;
 // Pages in which a window could not be emptied are passed over in this many searches.
@@ -215,12 +218,27 @@ bool PageHeap::PagesFit(uint32_t first, uint32_t count) const {
 HeapWindow PageHeap::IsolatePages(uint64_t bytes) {
   const auto count =
       static_cast<uint32_t>((RunBytes(bytes) + layout::kPageSize - 1) / layout::kPageSize);
-  const std::lock_guard lock(lock_);
-  ++round_;
+  for (uint32_t begin = 0; begin < pages_.size();) {
+    const std::lock_guard lock(lock_);
+    if (begin == 0) ++round_;
+    const HeapWindow window = CheapestPages(count, begin);
+    if (!window) continue;
+    Isolate(window);
+    return window;
+  }
+  return {};
+}
+
+// The cheapest `count` pages in a row from `begin` on, among as many as are looked at at once. The
+// search goes on at `begin` then.
+HeapWindow PageHeap::CheapestPages(uint32_t count, uint32_t& begin) const {
   Candidate best;
   uint64_t cost = 0;
   uint32_t in_row = 0;
-  for (uint32_t page = 0; page < pages_.size(); ++page) {
+  uint64_t looked_at = 0;
+  uint32_t page = begin;
+  for (; page < pages_.size() && looked_at < kMostPagesAtOnce; ++page) {
+    ++looked_at;
     const Page& last = pages_[page];
     if (last.kind == PageKind::kSegments || (!IsFree(page) && !MayEmpty(page))) {
       in_row = 0;
@@ -233,11 +251,14 @@ HeapWindow PageHeap::IsolatePages(uint64_t bytes) {
     } else {
       ++in_row;
     }
-    if (in_row < count || cost >= best.cost || !PagesFit(page + 1 - count, count)) continue;
-    const uint64_t begin = heap_begin_ + (page + 1 - count) * layout::kPageSize;
-    best = {{begin, begin + count * layout::kPageSize}, cost};
+    if (in_row < count || cost >= best.cost) continue;
+    looked_at += count;
+    if (!PagesFit(page + 1 - count, count)) continue;
+    const uint64_t first = heap_begin_ + (page + 1 - count) * layout::kPageSize;
+    best = {{first, first + count * layout::kPageSize}, cost};
   }
-  if (best.window) Isolate(best.window);
+  // The next row begins within the last one.
+  begin = page < pages_.size() ? page - std::min(in_row, count - 1) : page;
   return best.window;
 }
 
@@ -273,10 +294,11 @@ void PageHeap::Isolate(HeapWindow window) {
   }
 }
 
+// The window is its holder's; what others do with its parts, page by page, only empties them.
 std::vector<UsedBlock> PageHeap::BlocksInWindow() const {
-  const std::lock_guard lock(lock_);
   std::vector<UsedBlock> found;
   for (uint32_t page = PageOf(window_.begin); page <= PageOf(window_.end - 1); ++page) {
+    const std::lock_guard lock(lock_);
     for (const PartId id : pages_[page].parts) {
       if (!InWindow(id)) continue;
       const Part& part = parts_[id];

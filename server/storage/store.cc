@@ -103,8 +103,7 @@ Store::Store(Region region, const StoreOptions& options)
     listeners_.push_back(ordered_index_.get());
   }
   if (options.evict) {
-    eviction_ = std::make_unique<Eviction>(
-        region_.size(), [this](KeyHash hash) { return index_->MayContain(hash); });
+    eviction_ = std::make_unique<Eviction>(region_.size());
     listeners_.push_back(eviction_.get());
   }
 }
@@ -332,8 +331,11 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
       const unsigned depth = scope.depth();
       scope.Release();
       if (absl::Status split = index_->Split(put.hash_, depth); !split.ok()) {
-        if (tries++ < kMostTries && compactor_->MakeRoomForSegment(put.worker_)) continue;
-        if (tries < kMostTries && EvictForSegment(put.worker_)) continue;
+        // A directory that is full stays so, whatever memory there is.
+        if (depth < index_->directory_depth() && tries++ < kMostTries &&
+            (compactor_->MakeRoomForSegment(put.worker_) || EvictForSegment(put.worker_))) {
+          continue;
+        }
         worker.failed_allocations.Add(1);
         return split;
       }

@@ -50,9 +50,6 @@ MoveResult Store::TryMoveItem(int worker, KeyHash hash, uint64_t offset) {
     ChangeScope scope(*index_, hash);
     if (!scope.FindBlock(offset) || pins_->IsPinned(offset)) return MoveResult::kGone;
     header = scope.item();
-    // A bucket has keys of several hashes, and the block may have gone from one of them to another.
-    const auto* key = reinterpret_cast<const char*>(region_.At(offset)) + sizeof(header);
-    if (index_->Hash({key, header.key_len}).bits != hash.bits) return MoveResult::kGone;
   }
   const Block block = allocator_->Allocate(worker, header.size());
   if (!block) return MoveResult::kNoMemory;
@@ -162,8 +159,7 @@ void Store::Touch(KeyHash hash) {
   if (eviction_ != nullptr) eviction_->Touch(hash);
 }
 
-// Evicts an item. Returns the bytes of its block, 0 if there is none that can go. The caller holds
-// no bucket.
+// Evicts an item. Returns its bytes, 0 if there is none that can go. The caller holds no bucket.
 uint64_t Store::EvictOne(int worker) {
   while (const std::optional<KeyHash> hash = eviction_->NextVictim()) {
     ChangeScope scope(*index_, *hash);
@@ -180,6 +176,8 @@ uint64_t Store::EvictOne(int worker) {
 // items that go leave blocks of the classes that are wanted; else they are moved together from time
 // to time, so that their memory can be used for other sizes.
 Block Store::EvictFor(int worker, uint64_t bytes) {
+  // Else everything would go, and in vain.
+  if (!allocator_->heap().HasPlaceFor(bytes)) return {};
   uint64_t evicted = 0;
   uint64_t compact_at = bytes + kEvictedBetweenCompactions;
   for (;;) {

@@ -22,10 +22,8 @@ layout::KeyHash HashOf(uint64_t key) {
   return layout::KeyHash::Of({reinterpret_cast<const char*>(&key), sizeof(key)}, 1);
 }
 
-bool Always(layout::KeyHash) { return true; }
-
 TEST(EvictionTest, WhatWasNeverTouchedGoesInItsOrder) {
-  Eviction eviction(kMiB, Always);
+  Eviction eviction(kMiB);
   EXPECT_FALSE(eviction.NextVictim().has_value());
   for (uint64_t key = 0; key < 10; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
   for (uint64_t key = 0; key < 10; ++key) EXPECT_EQ(eviction.NextVictim(), HashOf(key));
@@ -33,7 +31,7 @@ TEST(EvictionTest, WhatWasNeverTouchedGoesInItsOrder) {
 }
 
 TEST(EvictionTest, WhatWasTouchedStaysLonger) {
-  Eviction eviction(kMiB, Always);
+  Eviction eviction(kMiB);
   for (uint64_t key = 0; key < 10; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
   eviction.Touch(HashOf(0));
   eviction.Touch(HashOf(3));
@@ -50,7 +48,7 @@ TEST(EvictionTest, WhatWasTouchedStaysLonger) {
 }
 
 TEST(EvictionTest, AKeyThatComesBackSoonIsKept) {
-  Eviction eviction(kMiB, Always);
+  Eviction eviction(kMiB);
   for (uint64_t key = 0; key < 100; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
   EXPECT_EQ(eviction.NextVictim(), HashOf(0));
   eviction.OnRemoved(HashOf(0), "", kSlot);
@@ -62,7 +60,7 @@ TEST(EvictionTest, AKeyThatComesBackSoonIsKept) {
 // Keys that are deleted before they are evicted must not fill the queues for ever.
 TEST(EvictionTest, ForgetsKeysThatWereDeleted) {
   std::unordered_set<uint64_t> there;
-  Eviction eviction(kMiB, [&](layout::KeyHash hash) { return there.contains(hash.bits); });
+  Eviction eviction(kMiB);
   const auto insert = [&](uint64_t key) {
     there.insert(HashOf(key).bits);
     eviction.OnInserted(HashOf(key), "", kSlot);
@@ -77,6 +75,46 @@ TEST(EvictionTest, ForgetsKeysThatWereDeleted) {
   std::unordered_set<uint64_t> victims;
   while (const auto victim = eviction.NextVictim()) victims.insert(victim->bits);
   for (const uint64_t hash : there) EXPECT_TRUE(victims.contains(hash));
+}
+
+// Nor may those that come back each time: each has one place, from which it can be evicted.
+TEST(EvictionTest, KeysThatComeAndGoHaveOnePlaceEach) {
+  constexpr uint64_t kKeys = 1000;
+  Eviction eviction(kMiB);
+  for (uint64_t key = 0; key < kKeys; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
+  const uint64_t memory = eviction.Stats().memory;
+  for (uint64_t i = 0; i < 200 * kKeys; ++i) {
+    eviction.Touch(HashOf(i % 7));
+    eviction.OnRemoved(HashOf(i % kKeys), "", kSlot);
+    eviction.OnInserted(HashOf(i % kKeys), "", kSlot);
+  }
+  EXPECT_LE(eviction.Stats().small + eviction.Stats().main, 5 * kKeys);
+  EXPECT_LE(eviction.Stats().memory, memory + 200 * kKeys);
+  std::vector<uint64_t> victims;
+  while (const auto victim = eviction.NextVictim()) victims.push_back(victim->bits);
+  EXPECT_EQ(victims.size(), kKeys);
+  EXPECT_EQ(std::unordered_set<uint64_t>(victims.begin(), victims.end()).size(), kKeys);
+}
+
+// When all keys go, in whatever order, their entries do too.
+TEST(EvictionTest, NothingIsKeptOfKeysThatHaveAllGone) {
+  Eviction eviction(kMiB);
+  for (uint64_t key = 0; key < 100'000; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
+  for (uint64_t i = 0; i < 100'000; ++i) {
+    eviction.OnRemoved(HashOf(i * 7919 % 100'000), "", kSlot);
+  }
+  EXPECT_LE(eviction.Stats().small + eviction.Stats().main, 10'000u);
+  EXPECT_FALSE(eviction.NextVictim().has_value());
+  EXPECT_EQ(eviction.Stats().small + eviction.Stats().main, 0u);
+}
+
+// The lock is not held for a walk over all keys.
+TEST(EvictionTest, AVictimIsFoundSoonWhereAllWereTouched) {
+  Eviction eviction(64 * kMiB);
+  for (uint64_t key = 0; key < 100'000; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
+  for (uint64_t key = 0; key < 100'000; ++key) eviction.Touch(HashOf(key));
+  EXPECT_TRUE(eviction.NextVictim().has_value());
+  EXPECT_LE(eviction.Stats().promoted, 2000u);
 }
 
 // Caches of a tenth of the keys, over one trace.
@@ -136,7 +174,7 @@ double FifoOrLru(Simulation& simulation, bool lru) {
 // `one_in`: how many GETs there are for one that is reported, in batches of `batch`.
 double Ours(Simulation& simulation, uint64_t one_in, size_t batch) {
   std::unordered_set<uint64_t> cache;
-  Eviction eviction(Simulation::kRoom * 144, Always);
+  Eviction eviction(Simulation::kRoom * 144);
   std::mt19937_64 sample(7);
   std::vector<layout::KeyHash> reports;
   return simulation.HitRate([&](uint64_t key) {

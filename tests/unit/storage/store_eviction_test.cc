@@ -74,8 +74,12 @@ TEST_F(StoreEvictionTest, AllSizes) {
   EXPECT_GT(store_->Stats().evicted, 100u);
 }
 
+// And nothing has to go for it.
 TEST_F(StoreEvictionTest, AnItemThatNeverFitsIsRefused) {
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(Put(absl::StrCat("key-", i), 1000).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(Put("key", 15 * kMiB + 512 * kKiB)));
+  EXPECT_EQ(store_->Stats().items, 1000u);
+  EXPECT_EQ(store_->Stats().evicted, 0u);
   EXPECT_TRUE(Put("key", 1000).ok());
 }
 

@@ -54,6 +54,18 @@ TEST_F(StoreMaintenanceTest, MovesItemsOfAllSizes) {
   EXPECT_EQ(store_->Stats().moves, 8u);
 }
 
+// Where a block was found in a list, it may be another key's of the bucket by now.
+TEST_F(StoreMaintenanceTest, TouchesNoItemOfAnotherKeyOfTheBucket) {
+  ASSERT_TRUE(store_->Put(0, "key", AsBytes("value")).ok());
+  const uint64_t offset = Find("key").slot.offset();
+  int i = 0;
+  while (HashOf(absl::StrCat("other-", i)).bucket() != HashOf("key").bucket()) ++i;
+  const layout::KeyHash other = HashOf(absl::StrCat("other-", i));
+  EXPECT_FALSE(store_->RemoveItemIf(0, other, offset, [] { return true; }));
+  EXPECT_FALSE(store_->MoveItem(0, other, offset));
+  EXPECT_EQ(Find("key").slot.offset(), offset);
+}
+
 TEST_F(StoreMaintenanceTest, RemovesAnItemOnlyIfAgreed) {
   ASSERT_TRUE(store_->Put(0, "key", AsBytes("value")).ok());
   const uint64_t offset = Find("key").slot.offset();
