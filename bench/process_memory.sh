@@ -81,7 +81,8 @@ chmod 777 "$work"
 wait_for "$peer" test -S "$work/memcached.sock"
 perl -MSocket -e '
   my ($path, $records) = @ARGV;
-  socket(my $s, AF_UNIX, SOCK_STREAM, 0) && connect($s, pack_sockaddr_un($path)) or die "$path: $!";
+  my $s;
+  socket($s, AF_UNIX, SOCK_STREAM, 0) && connect($s, pack_sockaddr_un($path)) or die "$path: $!";
   my $value = "v" x 100;
   my $batch = "";
   for my $i (0 .. $records - 1) {
