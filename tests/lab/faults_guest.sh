@@ -25,15 +25,8 @@ says() {
   done
 }
 
-# until_true SECONDS WHAT COMMAND...: repeats the command until it succeeds.
-until_true() {
-  local end=$((SECONDS + $1)) what=$2
-  shift 2
-  until "$@"; do
-    [ $SECONDS -lt $end ] || fail "$what"
-    sleep 0.2
-  done
-}
+# shellcheck source=tests/lab/until_true.sh
+source "$(dirname "${BASH_SOURCE[0]}")/until_true.sh"
 
 cli() {
   local address=$1

@@ -18,15 +18,8 @@ fail() {
   printf 'FAIL  %s\n' "$*"
   exit 1
 }
-# until_true SECONDS WHAT COMMAND...: repeats the command until it succeeds.
-until_true() {
-  local end=$((SECONDS + $1)) what=$2
-  shift 2
-  until "$@"; do
-    [ $SECONDS -lt $end ] || fail "$what"
-    sleep 0.2
-  done
-}
+# shellcheck source=tests/lab/until_true.sh
+source "$(dirname "${BASH_SOURCE[0]}")/until_true.sh"
 
 # A lost packet of the connection manager costs it 4 s.
 cli() {
