@@ -354,7 +354,7 @@ void Connection::Impl::OnChangeResult(Operation& op, const wire::Result& result)
 
 void Connection::Impl::FinishChange(Operation& op, const absl::Status& status,
                                     const ChangeResult& result) {
-  ++stats_.changes;
+  if (op.kind != OperationKind::kTtl) ++stats_.changes;
   pool_.Finish(op);
   if (op.space != nullptr) DropSpace(op);
   if (SyncCall* const call = op.sync; call != nullptr) {

@@ -31,7 +31,7 @@ void Lookup::CollectCachedOverflow(LookupContext& context, const Bucket* copy) {
 Lookup::Step Lookup::StartAt(LookupContext& context, Slot slot, std::string_view key,
                              ReadSink* sink) {
   Reset(key, sink);
-  located_ = true;
+  by_slot_ = true;
   candidates_[0] = slot;
   candidate_count_ = 1;
   return TryCandidates(context);
@@ -40,7 +40,7 @@ Lookup::Step Lookup::StartAt(LookupContext& context, Slot slot, std::string_view
 Lookup::Step Lookup::StartAt(LookupContext& context, const LocatedItem& item, std::string_view key,
                              ReadSink* sink) {
   Reset(key, sink);
-  located_ = true;
+  by_slot_ = true;
   slot_ = item.slot;
   expected_ = item.header;
   length_ = expected_.size();
@@ -108,7 +108,7 @@ Lookup::Step Lookup::TryOtherCandidates(LookupContext& context) {
 
 // All matching slots of the last bucket have been tried in vain (or there were none).
 Lookup::Step Lookup::EndOfCandidates() {
-  if (located_) return {.action = Action::kAskServer};
+  if (by_slot_) return {.action = Action::kAskServer};
   if (link_ != 0) return ReadOverflow();
   if (!doubtful_) {
     in_space_ = false;

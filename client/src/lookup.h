@@ -203,7 +203,7 @@ class Lookup {
 
   State state_;
   bool cached_;    // the candidates come from the cache
-  bool located_;   // the server named the block: no rounds
+  bool by_slot_;   // the server named the slot, in a GET or a scan: no rounds
   bool doubtful_;  // a matching slot of this round was not accepted
   bool in_space_;
   uint8_t in_flight_;  // pieces

@@ -14,7 +14,7 @@ namespace verbena::client {
   sink_ = sink;
   space_ = {};
   cached_ = false;
-  located_ = false;
+  by_slot_ = false;
   doubtful_ = false;
   in_space_ = false;
   rounds_ = 0;

@@ -248,13 +248,16 @@ PutResult Store::OverwriteFound(ChangeScope& scope, int worker, uint64_t keep,
 }
 
 // Before memory is out, what is free in too small pieces is put together. The caller holds no
-// bucket. That may have to be done more than once, since others take what was made free.
+// bucket. That may have to be done more than once, since others take what was made free. A store
+// that evicts is full all the time, and would look for such pieces with every other put: it first
+// evicts (EvictFor).
 Block Store::AllocateBlock(int worker, uint64_t bytes) {
   Block block = allocator_->Allocate(worker, bytes);
+  if (block) return block;
+  if (eviction_ != nullptr) return EvictFor(worker, bytes);
   for (int i = 0; i < kMostTries && !block && compactor_->MakeRoom(worker, bytes); ++i) {
     block = allocator_->Allocate(worker, bytes);
   }
-  if (!block && eviction_ != nullptr) block = EvictFor(worker, bytes);
   return block;
 }
 

@@ -17,13 +17,9 @@
 namespace verbena::storage {
 namespace {
 
-class CompactorTest : public testing::Test {
+class CompactorTest : public CheckedStoreTest {
  protected:
-  void SetUp() override { ASSERT_NE(store_, nullptr); }
-  void TearDown() override {
-    if (store_ == nullptr) return;
-    EXPECT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
-  }
+  CompactorTest() : CheckedStoreTest(MakeStore(32 * kMiB, 2)) {}
 
   Compactor& compactor() { return store_->compactor(); }
   CompactionCounters counters() { return compactor().counters(); }
@@ -44,8 +40,6 @@ class CompactorTest : public testing::Test {
     ASSERT_TRUE(store_->Get(0, absl::StrCat("key", i), &value)->found) << i;
     ASSERT_EQ(value, ValueOf(i, size));
   }
-
-  std::unique_ptr<Store> store_ = MakeStore(32 * kMiB, 2);
 };
 
 // Blocks of a window are given out neither by the heap nor by a cache, also not those that are

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/macros.h"
 #include "common/base/relaxed_copy.h"
+#include "common/base/sizes.h"
 #include "server/storage/allocator.h"
 
 namespace verbena::storage {
@@ -214,16 +215,26 @@ std::vector<std::string> FillUp(Store& store, const std::vector<size_t>& sizes) 
   return keys;
 }
 
+RecordedStoreTest::RecordedStoreTest() : CheckedStoreTest(MakeStore(32 * kMiB, 2)) {
+  if (store_ != nullptr) store_->AddListener(&recorder_);
+}
+
 std::unique_ptr<Store> MakeStore(uint64_t size, int workers, uint64_t max_value_size) {
-  RegionOptions options;
-  options.size = size;
-  options.want_huge_pages = false;
-  options.pre_touch = false;
-  absl::StatusOr<Region> region = Region::Create(options);
+  StoreOptions options;
+  options.workers = workers;
+  options.max_value_size = max_value_size;
+  return MakeStore(size, options);
+}
+
+std::unique_ptr<Store> MakeStore(uint64_t size, const StoreOptions& options) {
+  RegionOptions region_options;
+  region_options.size = size;
+  region_options.want_huge_pages = false;
+  region_options.pre_touch = false;
+  absl::StatusOr<Region> region = Region::Create(region_options);
   EXPECT_TRUE(region.ok()) << region.status();
   if (!region.ok()) return nullptr;
-  absl::StatusOr<std::unique_ptr<Store>> store =
-      Store::Create(*std::move(region), {.workers = workers, .max_value_size = max_value_size});
+  absl::StatusOr<std::unique_ptr<Store>> store = Store::Create(*std::move(region), options);
   EXPECT_TRUE(store.ok()) << store.status();
   return store.ok() ? *std::move(store) : nullptr;
 }

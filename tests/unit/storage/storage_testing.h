@@ -29,6 +29,7 @@ inline std::span<const uint8_t> AsBytes(std::string_view text) {
 // A store in a fresh slice of `size` bytes; null (and a failed expectation) if that fails.
 std::unique_ptr<Store> MakeStore(uint64_t size, int workers = 1,
                                  uint64_t max_value_size = 8 * 1024 * 1024);
+std::unique_ptr<Store> MakeStore(uint64_t size, const StoreOptions& options);
 
 // The value of a key that is there; a failed expectation and "" if it is not.
 std::string MustGet(Store& store, std::string_view key);
@@ -69,6 +70,28 @@ class RecordingListener : public ItemListener {
 // headers, chains, slots, items, blocks that overlap, and all counts. No other thread may use the
 // store meanwhile, and no PreparedPut may exist.
 absl::Status CheckInvariants(const Store& store);
+
+// A test with a store, whose invariants hold at the end.
+class CheckedStoreTest : public testing::Test {
+ protected:
+  explicit CheckedStoreTest(std::unique_ptr<Store> store) : store_(std::move(store)) {}
+  void SetUp() override { ASSERT_NE(store_, nullptr); }
+  void TearDown() override {
+    if (store_ == nullptr) return;
+    EXPECT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
+  }
+
+  std::unique_ptr<Store> store_;
+};
+
+// The same with a listener that is told of all changes. For a single thread.
+class RecordedStoreTest : public CheckedStoreTest {
+ protected:
+  RecordedStoreTest();
+  ~RecordedStoreTest() override { store_.reset(); }
+
+  RecordingListener recorder_;
+};
 
 // A key that is `index`-th among those whose hash has the upper `prefix_bits` bits 0 and, if
 // `bucket` is not negative, belongs to that bucket of its segment.

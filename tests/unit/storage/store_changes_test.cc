@@ -28,17 +28,8 @@ constexpr Condition kIfAbsent = {Require::kAbsent, 0};
 constexpr Condition kIfPresent = {Require::kPresent, 0};
 Condition IfVersion(uint64_t version) { return {Require::kVersion, version}; }
 
-class StoreChangesTest : public testing::Test {
+class StoreChangesTest : public RecordedStoreTest {
  protected:
-  void SetUp() override {
-    ASSERT_NE(store_, nullptr);
-    store_->AddListener(&recorder_);
-  }
-  void TearDown() override {
-    if (store_ == nullptr) return;
-    EXPECT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
-  }
-
   uint64_t MustPut(std::string_view key, std::string_view value, uint16_t flags = 0) {
     const absl::StatusOr<PutResult> put = store_->Put(0, key, AsBytes(value), {.flags = flags});
     EXPECT_TRUE(put.ok()) << put.status();
@@ -54,9 +45,6 @@ class StoreChangesTest : public testing::Test {
   bool IsInvalid(layout::Slot slot) const {
     return *reinterpret_cast<const uint64_t*>(store_->region().At(slot.offset())) == 0;
   }
-
-  RecordingListener recorder_;
-  std::unique_ptr<Store> store_ = MakeStore(32 * kMiB, 2);
 };
 
 // All ways to put a value: at once and in halves; small, staged or not, a run.

@@ -13,30 +13,21 @@
 namespace verbena::storage {
 namespace {
 
-std::unique_ptr<Store> MakeCache(uint64_t size, int workers = 1) {
-  RegionOptions region_options;
-  region_options.name = "cache";
-  region_options.size = size;
-  absl::StatusOr<Region> region = Region::Create(region_options);
-  EXPECT_TRUE(region.ok()) << region.status();
+std::unique_ptr<Store> MakeCache(int workers) {
+  constexpr uint64_t kSize = 16 * kMiB;
   StoreOptions options;
   options.workers = workers;
-  options.max_value_size = size;
+  options.max_value_size = kSize;
   options.evict = true;
-  return *Store::Create(*std::move(region), options);
+  return MakeStore(kSize, options);
 }
 
-class StoreEvictionTest : public testing::Test {
+class StoreEvictionTest : public CheckedStoreTest {
  protected:
-  void TearDown() override {
-    EXPECT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
-  }
+  StoreEvictionTest() : CheckedStoreTest(MakeCache(/*workers=*/1)) {}
   absl::Status Put(std::string_view key, uint64_t size) {
     return store_->Put(0, key, AsBytes(std::string(size, 'v'))).status();
   }
-  bool Has(std::string_view key) { return store_->Get(0, key, std::span<uint8_t>())->found; }
-
-  std::unique_ptr<Store> store_ = MakeCache(16 * kMiB);
 };
 
 TEST_F(StoreEvictionTest, AFullRegionTakesNewItemsForOldOnes) {
@@ -48,8 +39,8 @@ TEST_F(StoreEvictionTest, AFullRegionTakesNewItemsForOldOnes) {
   EXPECT_EQ(stats.items + stats.evicted, 500'000u);
   // What is there fills the region.
   EXPECT_GT(stats.used_bytes, stats.slice_bytes * 17 / 20);
-  EXPECT_TRUE(Has("key-499999"));
-  EXPECT_FALSE(Has("key-100"));
+  EXPECT_TRUE(Has(*store_, "key-499999"));
+  EXPECT_FALSE(Has(*store_, "key-100"));
 }
 
 TEST_F(StoreEvictionTest, WhatIsReadStays) {
@@ -59,7 +50,7 @@ TEST_F(StoreEvictionTest, WhatIsReadStays) {
     store_->Touch(store_->index().Hash(absl::StrCat("hot-", i % 1000)));
   }
   int hot = 0;
-  for (int i = 0; i < 1000; ++i) hot += Has(absl::StrCat("hot-", i));
+  for (int i = 0; i < 1000; ++i) hot += Has(*store_, absl::StrCat("hot-", i));
   EXPECT_GT(hot, 990);
 }
 
@@ -84,7 +75,7 @@ TEST_F(StoreEvictionTest, AnItemThatNeverFitsIsRefused) {
 }
 
 TEST(StoreEvictionThreadsTest, WorkersEvictAndChangeAtTheSameTime) {
-  const std::unique_ptr<Store> store = MakeCache(16 * kMiB, 2);
+  const std::unique_ptr<Store> store = MakeCache(/*workers=*/2);
   std::vector<std::thread> threads;
   for (int worker = 0; worker < 2; ++worker) {
     threads.emplace_back([&, worker] {

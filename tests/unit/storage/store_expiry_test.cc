@@ -17,13 +17,9 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-class StoreExpiryTest : public testing::Test {
+class StoreExpiryTest : public CheckedStoreTest {
  protected:
-  void SetUp() override { ASSERT_NE(store_, nullptr); }
-  void TearDown() override {
-    if (store_ == nullptr) return;
-    EXPECT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
-  }
+  StoreExpiryTest() : CheckedStoreTest(MakeStore(32 * kMiB, 2)) {}
   PutResult Put(std::string_view key, std::string_view value, int64_t due_ns = kNever) {
     PutOptions options;
     options.due_ns = due_ns;
@@ -33,7 +29,6 @@ class StoreExpiryTest : public testing::Test {
   int64_t DueOf(std::string_view key) { return store_->Due(0, key)->due_ns; }
 
   const int64_t now_ = MonotonicNanos();
-  std::unique_ptr<Store> store_ = MakeStore(32 * kMiB, 2);
 };
 
 TEST_F(StoreExpiryTest, RemovesWhatIsDueAndNothingElse) {

@@ -13,24 +13,13 @@
 namespace verbena::storage {
 namespace {
 
-class StoreMaintenanceTest : public testing::Test {
+class StoreMaintenanceTest : public RecordedStoreTest {
  protected:
-  void SetUp() override {
-    ASSERT_NE(store_, nullptr);
-    store_->AddListener(&recorder_);
-  }
-  void TearDown() override {
-    if (store_ == nullptr) return;
-    EXPECT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
-  }
   layout::KeyHash HashOf(std::string_view key) const { return store_->index().Hash(key); }
   GetResult Find(std::string_view key, std::string* value = nullptr) {
     std::string ignored;
     return *store_->Get(0, key, value != nullptr ? value : &ignored);
   }
-
-  RecordingListener recorder_;
-  std::unique_ptr<Store> store_ = MakeStore(32 * kMiB, 2);
 };
 
 TEST_F(StoreMaintenanceTest, MovesItemsOfAllSizes) {

@@ -20,15 +20,9 @@ namespace {
 
 using absl::StatusCode;
 
-class StoreTest : public testing::Test {
+class StoreTest : public CheckedStoreTest {
  protected:
-  void SetUp() override { ASSERT_NE(store_, nullptr); }
-  void TearDown() override {
-    if (store_ == nullptr) return;
-    EXPECT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
-  }
-
-  std::unique_ptr<Store> store_ = MakeStore(16 * kMiB, 2);
+  StoreTest() : CheckedStoreTest(MakeStore(16 * kMiB, 2)) {}
 };
 
 TEST_F(StoreTest, PutGetDelete) {
