@@ -81,6 +81,8 @@ absl::Status Connection::SubmitPersist(std::string_view key, ChangeCallback call
 }
 
 int Connection::Wait(std::chrono::nanoseconds timeout) { return impl_->Wait(timeout); }
+int Connection::event_fd() const { return impl_->event_fd(); }
+int Connection::PollAndArm() { return impl_->PollAndArm(); }
 void Connection::Drain() { impl_->Drain(); }
 
 size_t Connection::in_flight() const { return impl_->in_flight(); }

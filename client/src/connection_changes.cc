@@ -16,8 +16,10 @@ namespace verbena {
 
 using client::LargeBuffers;
 
-Connection::Impl::Impl(std::unique_ptr<Endpoint> endpoint, const Options& options)
+Connection::Impl::Impl(std::unique_ptr<Endpoint> endpoint, std::unique_ptr<client::Waiter> waiter,
+                       const Options& options)
     : options_(options),
+      waiter_(std::move(waiter)),
       endpoint_(std::move(endpoint)),
       large_buffers_(*endpoint_, kLargeBufferBytes),
       pool_(options.depth),

@@ -1,8 +1,8 @@
-// What is behind Connection. One object, seven files: connection_setup.cc (connecting),
+// What is behind Connection. One object, eight files: connection_setup.cc (connecting),
 // connection_gets.cc (one-sided GETs and the poll loop), connection_changes.cc (changes and calls),
 // connection_takes.cc (get-and-delete), connection_pins.cc (items that the server keeps),
-// connection_scans.cc (scans, times to live, reports of reads) and connection_poll.cc (messages,
-// waiting, deadlines, the end).
+// connection_scans.cc (scans, times to live, reports of reads), connection_poll.cc (messages,
+// waiting, deadlines, the end) and connection_events.cc (within an event loop of the caller's).
 #pragma once
 
 #include <array>
@@ -22,6 +22,7 @@
 #include "client/src/lookup.h"
 #include "client/src/operation.h"
 #include "client/src/request_queue.h"
+#include "client/src/waiter.h"
 #include "common/layout/item.h"
 #include "common/wire/messages.h"
 #include "verbena/connection.h"
@@ -75,8 +76,10 @@ class Connection::Impl {
   absl::Status SubmitGetAndDelete(std::string_view key, GetCallback&& callback);
 
   int Poll();
+  int PollAndArm();
   int Wait(std::chrono::nanoseconds timeout);
   void Drain();
+  int event_fd() const { return waiter_->fd(); }
 
   size_t in_flight() const { return pool_.used(); }
   absl::Status status() const { return dead_; }
@@ -121,7 +124,8 @@ class Connection::Impl {
     int64_t sleep_at = 0;  // 0: not decided yet
   };
 
-  Impl(std::unique_ptr<Endpoint> endpoint, const Options& options);
+  Impl(std::unique_ptr<Endpoint> endpoint, std::unique_ptr<client::Waiter> waiter,
+       const Options& options);
 
   // Setup.
   absl::Status Greet(int64_t deadline);
@@ -240,6 +244,7 @@ class Connection::Impl {
   absl::Status StatusFor(const Operation& op) const;
 
   Options options_;
+  std::unique_ptr<client::Waiter> waiter_;
   std::unique_ptr<Endpoint> endpoint_;
   client::LargeBuffers large_buffers_;
   client::OperationPool pool_;

@@ -12,6 +12,7 @@ namespace verbena {
 namespace {
 
 using client::RequestKind;
+using client::Waiter;
 using client::WrId;
 
 // How often the connection manager is asked whether the server is gone (a system call).
@@ -114,7 +115,7 @@ void Connection::Impl::SleepUntil(int64_t deadline) {
   last_scan_ = 0;
   Maintain(MonotonicNanos());
   if (!dead_.ok()) return;
-  if (endpoint_->Sleep(std::min(deadline, EarliestDeadline()))) last_events_ = 0;
+  if (endpoint_->Sleep(*waiter_, std::min(deadline, EarliestDeadline()))) last_events_ = 0;
   last_scan_ = 0;
   Maintain(MonotonicNanos());
 }
@@ -180,6 +181,9 @@ void Connection::Impl::Fail(absl::Status why) {
 
 void Connection::Impl::Bury() {
   if (pool_.used() != 0) FailOperations();
+  for (const auto source : {Waiter::Source::kCompletions, Waiter::Source::kEvents}) {
+    waiter_->Watch(source, -1).IgnoreError();  // taking one out does not fail
+  }
   // Nothing is used any more. A device cannot be removed as long as somebody holds objects of it.
   endpoint_->ReleaseQueues();
   large_buffers_.Clear();

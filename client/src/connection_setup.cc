@@ -84,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Connection::Impl>> Connection::Impl::Connect(
   VERBENA_ASSIGN_OR_RETURN(
       const client::FabricChoice fabric,
       client::ChooseFabric(options.fabric, endpoint_options.server, options.connect_timeout));
+  VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<client::Waiter> waiter, client::Waiter::Create());
   absl::StatusOr<std::unique_ptr<Endpoint>> endpoint =
       Endpoint::Connect(*fabric.api, endpoint_options);
   if (absl::IsUnavailable(endpoint.status()) && !fabric.why_not_verbs.empty()) {
@@ -91,7 +92,8 @@ absl::StatusOr<std::unique_ptr<Connection::Impl>> Connection::Impl::Connect(
         absl::StrCat(endpoint.status().message(), " (Fabric verbs: ", fabric.why_not_verbs, ".)"));
   }
   VERBENA_RETURN_IF_ERROR(endpoint.status());
-  std::unique_ptr<Impl> impl(new Impl(*std::move(endpoint), options));
+  VERBENA_RETURN_IF_ERROR((*endpoint)->WatchedBy(*waiter));
+  std::unique_ptr<Impl> impl(new Impl(*std::move(endpoint), std::move(waiter), options));
   VERBENA_RETURN_IF_ERROR(impl->Greet(endpoint_options.deadline));
   return impl;
 }

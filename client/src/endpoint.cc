@@ -243,13 +243,19 @@ absl::Status Endpoint::CheckEvents() {
 
 absl::Status Endpoint::Arm() { return cq_.Arm(); }
 
-bool Endpoint::Sleep(int64_t deadline) {
-  pollfd fds[] = {{completion_channel_.fd(), POLLIN, 0}, {cm_channel_.fd(), POLLIN, 0}};
-  if (poll(fds, 2, MillisUntil(deadline)) <= 0) return false;
-  // An event only says "look again", which the caller does in any case. The one queue is armed once
-  // before each sleep, so one event is all there is; one more would only shorten the next sleep.
-  if (fds[0].revents != 0) completion_channel_.TryGetEvent().IgnoreError();
-  return fds[1].revents != 0;
+absl::Status Endpoint::WatchedBy(Waiter& waiter) const {
+  VERBENA_RETURN_IF_ERROR(waiter.Watch(Waiter::Source::kCompletions, completion_channel_.fd()));
+  return waiter.Watch(Waiter::Source::kEvents, cm_channel_.fd());
+}
+
+// An event only says "look again", which the caller does in any case. The one queue is armed once
+// before each sleep, so one event is all there is; one more would only shorten the next sleep.
+void Endpoint::TakeCompletionEvent() { completion_channel_.TryGetEvent().IgnoreError(); }
+
+bool Endpoint::Sleep(Waiter& waiter, int64_t deadline) {
+  const Waiter::Ready ready = waiter.Wait(deadline);
+  if (ready.completions) TakeCompletionEvent();
+  return ready.events;
 }
 
 void Endpoint::ReleaseQueues() {

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "client/src/endpoint_plan.h"
 #include "client/src/lookup.h"
+#include "client/src/waiter.h"
 #include "common/base/net_address.h"
 #include "common/base/shared_memory.h"
 #include "common/verbs/capabilities.h"
@@ -162,9 +163,13 @@ class Endpoint {
   absl::Status CheckEvents();
   // Arms the completion queue; after it, poll once more before Sleep.
   absl::Status Arm();
-  // Sleeps until a completion or an event of the connection manager may be there, or `deadline`.
-  // Whether the connection manager has an event.
-  bool Sleep(int64_t deadline);
+  // Has the waiter watch this endpoint's channels, in place of another one's.
+  absl::Status WatchedBy(Waiter& waiter) const;
+  // Takes the completion channel's event. Never blocks.
+  void TakeCompletionEvent();
+  // Sleeps until a completion or an event of the connection manager may be there, `deadline` has
+  // passed, or the waiter is woken otherwise. Whether the connection manager has an event.
+  bool Sleep(Waiter& waiter, int64_t deadline);
   // Moves the queue pair to ERR and disconnects: nothing is sent or received any more.
   void Break();
   // After Break: gives the queues back to the device, then all the rest, once nothing registered

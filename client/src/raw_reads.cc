@@ -98,7 +98,7 @@ absl::StatusOr<uint32_t> RawReads::Await(std::span<uint32_t> completed, int64_t 
     VERBENA_RETURN_IF_ERROR(impl_.endpoint_->Arm());
     VERBENA_ASSIGN_OR_RETURN(found, Poll(completed));
     if (found > 0) return found;
-    if (impl_.endpoint_->Sleep(deadline)) {
+    if (impl_.endpoint_->Sleep(*impl_.waiter_, deadline)) {
       VERBENA_RETURN_IF_ERROR(impl_.endpoint_->CheckEvents());
     }
     sleep_at = 0;

@@ -229,6 +229,16 @@ class Connection {
   // the number of callbacks run. (With nothing in flight, too: so an idle connection learns that
   // the server has gone, or lets go of a device that is to be removed.)
   int Poll();
+  // A descriptor to wait on in an event loop of your own (epoll, poll, libuv, asio): readable when
+  // there may be something to do. It is the same for the connection's whole life; only wait on it.
+  // It works if PollAndArm was called after any other call on this connection, before the loop
+  // waits.
+  int event_fd() const;
+  // For event loops: polls until there is nothing left to do for now (or for a while, if that does
+  // not end), and sees to it that event_fd() becomes readable when there is again, deadlines
+  // included. To be called when event_fd() is readable, and after submitting. Returns the number of
+  // callbacks run; never blocks.
+  int PollAndArm();
   // Polls until at least one callback has run, nothing is in flight, or the time is over; sleeps
   // after Options::poll_time. Returns the number of callbacks run.
   int Wait(std::chrono::nanoseconds timeout);
