@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "client/src/slot_marks.h"
+
 namespace verbena::client {
 
 using layout::Bucket;
 using layout::BucketHeader;
 using layout::KeyHash;
+using layout::Slot;
 
 BucketCache::BucketCache(uint64_t bytes) {
   uint64_t frames = std::min<uint64_t>(bytes / kFrameBytes, std::numeric_limits<uint32_t>::max());
@@ -31,12 +34,12 @@ BucketCache::~BucketCache() {
   if (buckets_ != nullptr) munmap(buckets_, mapped_bytes_);
 }
 
-const Bucket* BucketCache::FindElsewhere(uint32_t frame, uint32_t index, KeyHash hash) {
+Bucket* BucketCache::FindElsewhere(uint32_t frame, uint32_t index, KeyHash hash) {
   const uint32_t group = frame - frame % ways_;
   for (uint32_t way = 0; way < ways_; ++way) {
     if (group + way == frame) continue;
     Bucket* copy = At(group + way, index);
-    if (Serves(*copy, hash)) return Touch(copy);
+    if (Serves(HeaderOf(*copy), hash)) return Touch(copy);
   }
   return nullptr;
 }
@@ -48,28 +51,48 @@ Bucket* BucketCache::ChoosePlace(uint32_t frame, uint32_t index, KeyHash hash) {
   Bucket* free_place = nullptr;
   for (uint32_t i = 0; i < ways_; ++i) {
     Bucket* place = At(group + (frame - group + i) % ways_, index);
-    if (Serves(*place, hash)) return place;
-    if (free_place == nullptr && (place->header.bits & kFilled) == 0) free_place = place;
+    const BucketHeader header = HeaderOf(*place);
+    if (Serves(header, hash)) return place;
+    if (free_place == nullptr && (header.bits & kFilled) == 0) free_place = place;
   }
   if (free_place != nullptr) return free_place;
   for (uint32_t i = 0; i < ways_; ++i) {
     Bucket* place = At(group + (frame - group + i) % ways_, index);
-    if ((place->header.bits & kReferenced) == 0) return place;
-    place->header.bits &= ~uint64_t{kReferenced};
+    if ((HeaderOf(*place).bits & kReferenced) == 0) return place;
+    std::atomic_ref(place->header.bits)
+        .fetch_and(~uint64_t{kReferenced}, std::memory_order_relaxed);
   }
   return At(frame, index);
 }
 
 void BucketCache::Store(uint32_t frame, uint32_t index, KeyHash hash, BucketHeader cover,
-                        const Bucket& bucket) {
+                        const Bucket& bucket, bool struck) {
   if (!enabled()) return;
   Bucket* place = ChoosePlace(frame, index, hash);
+  const BucketHeader header = HeaderOf(*place);
+  const bool same_bucket = Serves(header, hash);
+  for (uint32_t i = 0; i < layout::kSlotsPerBucket; ++i) {
+    const Slot fresh = bucket.slots[i];
+    const Slot old = same_bucket ? Slot{LoadRelaxed(&place->slots[i].bits)} : Slot{};
+    const bool wanted = fresh.fingerprint() == hash.fingerprint();
+    StoreRelaxed(&place->slots[i].bits, SlotMarks::Update(old, fresh, wanted, struck).bits);
+  }
   // A newcomer has to be used once more before it is worth keeping; what it replaces as an older
   // copy of itself has shown that already.
-  const uint32_t referenced =
-      Serves(*place, hash) ? static_cast<uint32_t>(place->header.bits) & kReferenced : 0;
-  place->slots = bucket.slots;
-  place->header = cover.WithLink((bucket.header.link() & kLinkMask) | kFilled | referenced);
+  const uint32_t referenced = same_bucket ? static_cast<uint32_t>(header.bits) & kReferenced : 0;
+  StoreRelaxed(&place->header.bits,
+               cover.WithLink((bucket.header.link() & kLinkMask) | kFilled | referenced).bits);
+}
+
+void BucketCache::Forgive(Bucket* copy, Slot slot) {
+  for (Slot& place : copy->slots) {
+    uint64_t expected = slot.bits;
+    if (std::atomic_ref(place.bits)
+            .compare_exchange_strong(expected, SlotMarks::Forgive(slot).bits,
+                                     std::memory_order_relaxed)) {
+      return;
+    }
+  }
 }
 
 }  // namespace verbena::client

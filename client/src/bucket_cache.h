@@ -1,4 +1,4 @@
-// Copies of the index's buckets, in bounded memory.
+// Copies of the index's buckets, in bounded memory, shared by threads.
 //
 // The memory is cut into frames of a segment's shape (256 primary and 32 overflow buckets). Every
 // segment that the client knows has a home frame (SegmentMap deals them out in turn), so that a
@@ -9,11 +9,29 @@
 //
 // A copy has a header of its own: depth and prefix of the segment it was read from, also for an
 // overflow bucket, so that it says by itself which hashes it serves. Copies may be stale: what
-// they say is a hint. Nothing is allocated after creation. Not thread-safe.
+// they say is a hint. Slots that keep going stale are withheld (slot_marks.h).
+//
+// Thread-safe without locks. All words are read and written by themselves, as relaxed atomics, and
+// nothing keeps a reader from seeing the header of one copy with slots of another, or some slots of
+// an older one. Any such mixture is harmless:
+//   - A slot is only ever used as the place of a READ, which is checked against the slice's bounds
+//     first. What the READ brings is accepted if it verifies itself: its check fits its bytes, its
+//     own place and the key. By the order of the server's stores (docs/design.md, section 5) a
+//     block with such a check is the key's present item, however the reader came to look there; the
+//     protocol's model lets readers have any slot whatever.
+//   - A copy without the key's slot says nothing: absence is never concluded from copies.
+//   - A link leads to a copy of this cache, at most kOverflowBuckets times, and that copy's slots
+//     are as above. A header only chooses which copy is looked at.
+//   - A mark that is wrong costs a READ, or saves none.
+// So a mixture costs at most one READ in vain. What is then READ replaces the whole copy; two
+// writers that replace one at the same time may leave another mixture, and the same holds of it.
+// Nothing is allocated after creation.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
+#include "common/base/relaxed_copy.h"
 #include "common/layout/bucket.h"
 
 namespace verbena::client {
@@ -46,21 +64,26 @@ class BucketCache {
   }
 
   // A copy of bucket `index` of the segment that has home `frame` and serves `hash`, or nullptr.
-  // Valid until the next Store. Requires enabled() and frame < frames().
-  const layout::Bucket* Find(uint32_t frame, uint32_t index, layout::KeyHash hash) {
+  // Others may change it at any time: to be read in relaxed atomic words only. Requires enabled()
+  // and frame < frames().
+  layout::Bucket* Find(uint32_t frame, uint32_t index, layout::KeyHash hash) {
     layout::Bucket* home = At(frame, index);
-    if (Serves(*home, hash)) return Touch(home);
+    if (Serves(HeaderOf(*home), hash)) return Touch(home);
     return ways_ == 1 ? nullptr : FindElsewhere(frame, index, hash);
   }
 
   // The link of a copy (0, or 1 to kOverflowBuckets).
-  static uint32_t Link(const layout::Bucket& copy) { return copy.header.link() & kLinkMask; }
+  static uint32_t Link(const layout::Bucket& copy) { return HeaderOf(copy).link() & kLinkMask; }
 
   // Keeps a copy of `bucket`, which has just been read, for the segment whose primary headers say
-  // `cover`; it takes the place of an older copy that serves `hash`. `bucket.header.link()` must be
-  // at most kOverflowBuckets.
+  // `cover`; it takes the place of an older copy that serves `hash`, from which it takes over the
+  // marks. `bucket.header.link()` must be at most kOverflowBuckets. `struck`: the lookup, of a key
+  // with this hash, has found the older copy stale and the slot struck.
   void Store(uint32_t frame, uint32_t index, layout::KeyHash hash, layout::BucketHeader cover,
-             const layout::Bucket& bucket);
+             const layout::Bucket& bucket, bool struck = false);
+
+  // Takes the mark off a struck slot of a copy, if the copy still has it.
+  static void Forgive(layout::Bucket* copy, layout::Slot slot);
 
  private:
   // Bits of a copy's link that the server does not use.
@@ -72,15 +95,20 @@ class BucketCache {
   layout::Bucket* At(uint32_t frame, uint32_t index) const {
     return buckets_ + (uint64_t{frame} * kFrameBuckets + index);
   }
-  static bool Serves(const layout::Bucket& copy, layout::KeyHash hash) {
-    return (copy.header.bits & kFilled) != 0 && copy.header.Covers(hash);
+  static layout::BucketHeader HeaderOf(const layout::Bucket& copy) {
+    return {LoadRelaxed(&copy.header.bits)};
   }
+  static bool Serves(layout::BucketHeader header, layout::KeyHash hash) {
+    return (header.bits & kFilled) != 0 && header.Covers(hash);
+  }
+  // Written only when it changes something: a line that is only read stays in all caches.
   static layout::Bucket* Touch(layout::Bucket* copy) {
-    // Written only when it changes something: a read-only line need not be written back.
-    if ((copy->header.bits & kReferenced) == 0) copy->header.bits |= kReferenced;
+    if ((HeaderOf(*copy).bits & kReferenced) == 0) [[unlikely]] {
+      std::atomic_ref(copy->header.bits).fetch_or(kReferenced, std::memory_order_relaxed);
+    }
     return copy;
   }
-  const layout::Bucket* FindElsewhere(uint32_t frame, uint32_t index, layout::KeyHash hash);
+  layout::Bucket* FindElsewhere(uint32_t frame, uint32_t index, layout::KeyHash hash);
   layout::Bucket* ChoosePlace(uint32_t frame, uint32_t index, layout::KeyHash hash);
 
   layout::Bucket* buckets_ = nullptr;

@@ -17,7 +17,7 @@ namespace verbena {
 using client::LargeBuffers;
 
 Connection::Impl::Impl(std::unique_ptr<Endpoint> endpoint, std::unique_ptr<client::Waiter> waiter,
-                       const Options& options)
+                       const Options& options, std::shared_ptr<client::SharedCache> cache)
     : options_(options),
       waiter_(std::move(waiter)),
       endpoint_(std::move(endpoint)),
@@ -25,6 +25,7 @@ Connection::Impl::Impl(std::unique_ptr<Endpoint> endpoint, std::unique_ptr<clien
       pool_(options.depth),
       requests_(*endpoint_, RequestSlots(options.depth)),
       keys_(new char[kKeyStride * client::OperationPool::SlotsFor(options.depth)]),
+      shared_cache_(std::move(cache)),
       not_found_(absl::NotFoundError("no such key")),
       starts_(options.depth),
       reads_(options.depth),

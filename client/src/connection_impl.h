@@ -22,6 +22,7 @@
 #include "client/src/lookup.h"
 #include "client/src/operation.h"
 #include "client/src/request_queue.h"
+#include "client/src/shared_cache.h"
 #include "client/src/waiter.h"
 #include "common/layout/item.h"
 #include "common/wire/messages.h"
@@ -39,8 +40,11 @@ class Connection::Impl {
   using OperationKind = client::OperationKind;
   using SyncCall = client::SyncCall;
 
-  static absl::StatusOr<std::unique_ptr<Impl>> Connect(std::string_view server,
-                                                       const Options& options);
+  // `cache` is what connections of one client to one server share; null: the connection has one of
+  // its own, of Options::cache_bytes.
+  static absl::StatusOr<std::unique_ptr<Impl>> Connect(
+      std::string_view server, const Options& options,
+      std::shared_ptr<client::SharedCache> cache = nullptr);
   ~Impl();
 
   absl::Status Get(std::string_view key, std::string* value, uint64_t* version);
@@ -125,7 +129,7 @@ class Connection::Impl {
   };
 
   Impl(std::unique_ptr<Endpoint> endpoint, std::unique_ptr<client::Waiter> waiter,
-       const Options& options);
+       const Options& options, std::shared_ptr<client::SharedCache> cache);
 
   // Setup.
   absl::Status Greet(int64_t deadline);
@@ -250,6 +254,7 @@ class Connection::Impl {
   client::OperationPool pool_;
   client::RequestQueue requests_;
   std::unique_ptr<char[]> keys_;  // kKeyStride bytes for each operation
+  const std::shared_ptr<client::SharedCache> shared_cache_;
   std::optional<client::LookupContext> context_;
   ServerLimits limits_;
   uint64_t region_address_ = 0;

@@ -69,7 +69,7 @@ int64_t Nanos(std::chrono::milliseconds time) { return std::chrono::nanoseconds(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Connection::Impl>> Connection::Impl::Connect(
-    std::string_view server, const Options& options) {
+    std::string_view server, const Options& options, std::shared_ptr<client::SharedCache> cache) {
   VERBENA_RETURN_IF_ERROR(CheckOptions(options));
   client::EndpointOptions endpoint_options;
   VERBENA_ASSIGN_OR_RETURN(endpoint_options.connect, CheckConnectOptions(options));
@@ -93,7 +93,12 @@ absl::StatusOr<std::unique_ptr<Connection::Impl>> Connection::Impl::Connect(
   }
   VERBENA_RETURN_IF_ERROR(endpoint.status());
   VERBENA_RETURN_IF_ERROR((*endpoint)->WatchedBy(*waiter));
-  std::unique_ptr<Impl> impl(new Impl(*std::move(endpoint), std::move(waiter), options));
+  if (cache == nullptr) {
+    cache =
+        std::make_shared<client::SharedCache>(options.one_sided_reads ? options.cache_bytes : 0);
+  }
+  std::unique_ptr<Impl> impl(
+      new Impl(*std::move(endpoint), std::move(waiter), options, std::move(cache)));
   VERBENA_RETURN_IF_ERROR(impl->Greet(endpoint_options.deadline));
   return impl;
 }
@@ -173,7 +178,7 @@ absl::Status Connection::Impl::OpenSlice(const wire::Welcome& welcome) {
                            client::SliceShape::FromHeader(
                                header, welcome.region_size, welcome.epoch,
                                layout::ItemSize(limits_.max_key_size, limits_.max_value_size)));
-  context_.emplace(shape, options_.one_sided_reads ? options_.cache_bytes : 0);
+  context_.emplace(shared_cache_->For(shape));
   if (!options_.one_sided_reads || shape.directory_size() > kEagerDirectory) {
     return absl::OkStatus();
   }

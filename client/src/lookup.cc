@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "client/src/slot_marks.h"
+
 namespace verbena::client {
 
 using layout::Bucket;
@@ -17,14 +19,16 @@ Lookup::Step Lookup::StartUncached(LookupContext& context) {
   return segment_.offset == 0 ? ReadDirectory(context) : ReadPrimary();
 }
 
-void Lookup::CollectCachedOverflow(LookupContext& context, const Bucket* copy) {
+void Lookup::CollectCachedOverflow(LookupContext& context) {
   // Bounded, since copies may lead in circles.
   for (uint32_t i = 0; candidate_count_ == 0 && i < layout::kOverflowBuckets; ++i) {
-    const uint32_t link = BucketCache::Link(*copy);
+    const uint32_t link = BucketCache::Link(*copy_);
     if (link == 0 || link > layout::kOverflowBuckets) return;
-    copy = context.cache.Find(segment_.frame, BucketCache::OverflowIndex(link), hash_);
-    if (copy == nullptr) return;
-    Collect(*copy);
+    Bucket* const next =
+        context.cache.Find(segment_.frame, BucketCache::OverflowIndex(link), hash_);
+    if (next == nullptr) return;
+    copy_ = next;
+    Collect(*copy_);
   }
 }
 
@@ -86,9 +90,14 @@ Lookup::Step Lookup::RefreshDirectory(LookupContext& context) {
 Lookup::Step Lookup::TryOtherCandidates(LookupContext& context) {
   while (next_candidate_ < candidate_count_) {
     slot_ = candidates_[next_candidate_++];
+    if (cached_ && SlotMarks::IsStruck(slot_)) {
+      BucketCache::Forgive(copy_, slot_);
+      slot_ = SlotMarks::Forgive(slot_);
+      struck_ = true;
+    }
     length_ = context.shape.FirstRead(slot_);
     if (length_ == 0) {
-      doubtful_ = true;
+      doubtful_ = doubtful_ || !cached_;
       continue;
     }
     state_ = State::kBlock;
@@ -100,7 +109,13 @@ Lookup::Step Lookup::TryOtherCandidates(LookupContext& context) {
                 in_space_ ? space_.data() : sink_->block.data());
   }
   if (cached_) {
-    ++context.counters.cache_stale;
+    // Without a READ in vain it was a miss: the copy has no such slot, or it is withheld.
+    if (doubtful_) {
+      ++context.counters.cache_stale;
+    } else {
+      --context.counters.cache_hits;
+      ++context.counters.cache_misses;
+    }
     return ReadPrimary();
   }
   return EndOfCandidates();
@@ -162,7 +177,7 @@ Lookup::Step Lookup::OnPrimary(LookupContext& context) {
   cover_ = bucket.header;
   TakeLink(bucket.header.link());
   if (bucket.header.link() == link_) {
-    context.cache.Store(segment_.frame, hash_.bucket(), hash_, cover_, bucket);
+    context.cache.Store(segment_.frame, hash_.bucket(), hash_, cover_, bucket, struck_);
   }
   Collect(bucket);
   return TryCandidates(context);
@@ -174,7 +189,7 @@ Lookup::Step Lookup::OnOverflow(LookupContext& context) {
   ++chain_;
   TakeLink(bucket.header.link());
   if (bucket.header.link() == link_) {
-    context.cache.Store(segment_.frame, index, hash_, cover_, bucket);
+    context.cache.Store(segment_.frame, index, hash_, cover_, bucket, struck_);
   }
   Collect(bucket);
   return TryCandidates(context);

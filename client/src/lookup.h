@@ -15,7 +15,7 @@
 //   - Whatever was read is checked against the slice's bounds before it is used. Every path ends
 //     after a bounded number of READs, whatever the bytes are.
 //
-// Neither class is thread-safe.
+// Several lookups may share an index cache, in several threads; each Lookup is used by one.
 #pragma once
 
 #include <array>
@@ -23,9 +23,9 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 
-#include "client/src/bucket_cache.h"
-#include "client/src/segment_map.h"
+#include "client/src/shared_cache.h"
 #include "client/src/slice_shape.h"
 #include "common/layout/body_hash.h"
 #include "common/layout/bucket.h"
@@ -37,21 +37,28 @@ namespace verbena::client {
 
 struct LookupCounters {
   uint64_t read_retries = 0;     // items that were not accepted
-  uint64_t cache_hits = 0;       // lookups that began with a cached bucket
+  uint64_t cache_hits = 0;       // lookups that READ a block by a cached bucket
   uint64_t cache_stale = 0;      // of these, those that had to READ the bucket after all
-  uint64_t cache_misses = 0;     // lookups that began without
+  uint64_t cache_misses = 0;     // lookups that READ the bucket at once
   uint64_t directory_reads = 0;  // pages of the directory
 };
 
-// What all lookups of a connection share.
+// What all lookups of a connection share. Not thread-safe, but for what is behind `index`.
 struct LookupContext {
+  explicit LookupContext(std::shared_ptr<IndexCache> shared)
+      : shape(shared->shape),
+        cache(shared->buckets),
+        segments(shared->segments),
+        index(std::move(shared)) {}
+  // With an index cache of its own.
   LookupContext(const SliceShape& slice, uint64_t cache_bytes)
-      : shape(slice), cache(cache_bytes), segments(slice, cache.frames()) {}
+      : LookupContext(std::make_shared<IndexCache>(slice, cache_bytes)) {}
 
-  SliceShape shape;
-  BucketCache cache;
-  SegmentMap segments;
+  const SliceShape shape;
+  BucketCache& cache;
+  SegmentMap& segments;
   LookupCounters counters;
+  const std::shared_ptr<IndexCache> index;
 };
 
 // Where a lookup's READs land: registered memory, one for each lookup in flight. The size is not a
@@ -182,7 +189,7 @@ class Lookup {
   Step FoundBody(const uint8_t* block, const layout::ItemHeader& header);
 
   // Takes candidates from the cached overflow buckets that a cached bucket leads to.
-  void CollectCachedOverflow(LookupContext& context, const layout::Bucket* copy);
+  void CollectCachedOverflow(LookupContext& context);
   void Collect(const layout::Bucket& bucket);
   // Takes the link of a bucket that was read; one that cannot be makes the round doubtful.
   void TakeLink(uint32_t link);
@@ -203,6 +210,7 @@ class Lookup {
 
   State state_;
   bool cached_;    // the candidates come from the cache
+  bool struck_;    // one of them was struck there
   bool by_slot_;   // the server named the slot, in a GET or a scan: no rounds
   bool doubtful_;  // a matching slot of this round was not accepted
   bool in_space_;
@@ -214,6 +222,7 @@ class Lookup {
   uint8_t next_candidate_;
   uint8_t link_;  // of the last bucket read, 0 or 1 to kOverflowBuckets
   std::array<layout::Slot, layout::kSlotsPerBucket> candidates_;
+  layout::Bucket* copy_;  // the cached bucket that they come from
 
   std::string_view value_;
   uint64_t version_;

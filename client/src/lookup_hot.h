@@ -6,6 +6,7 @@
 
 #include "client/src/lookup.h"  // IWYU pragma: keep
 #include "client/src/slot_match.h"
+#include "common/base/relaxed_copy.h"
 
 namespace verbena::client {
 
@@ -14,6 +15,7 @@ namespace verbena::client {
   sink_ = sink;
   space_ = {};
   cached_ = false;
+  struck_ = false;
   by_slot_ = false;
   doubtful_ = false;
   in_space_ = false;
@@ -38,7 +40,8 @@ namespace verbena::client {
 [[gnu::always_inline]] inline void Lookup::Collect(const layout::Bucket& bucket) {
   uint8_t count = 0;
   for (uint32_t mask = MatchSlots(bucket, hash_.fingerprint()); mask != 0; mask &= mask - 1) {
-    const layout::Slot slot = bucket.slots[static_cast<size_t>(std::countr_zero(mask))];
+    const layout::Slot slot{
+        LoadRelaxed(&bucket.slots[static_cast<size_t>(std::countr_zero(mask))].bits)};
     if (!slot.empty()) candidates_[count++] = slot;
   }
   candidate_count_ = count;
@@ -52,13 +55,13 @@ namespace verbena::client {
   hash_ = hash;
   segment_ = segment;
   if (segment.offset == 0 || !context.cache.enabled()) return StartUncached(context);
-  const layout::Bucket* copy = context.cache.Find(segment.frame, hash.bucket(), hash);
-  if (copy == nullptr) return StartUncached(context);
+  copy_ = context.cache.Find(segment.frame, hash.bucket(), hash);
+  if (copy_ == nullptr) return StartUncached(context);
   ++context.counters.cache_hits;
   cached_ = true;
-  Collect(*copy);
+  Collect(*copy_);
   // The overflow buckets are looked at only where the primary one has no candidate.
-  if (candidate_count_ == 0) CollectCachedOverflow(context, copy);
+  if (candidate_count_ == 0) CollectCachedOverflow(context);
   return TryCandidates(context);
 }
 

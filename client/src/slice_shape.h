@@ -34,6 +34,8 @@ struct SliceShape {
   static absl::StatusOr<SliceShape> FromHeader(const layout::RegionHeader& header, uint64_t size,
                                                uint64_t epoch, uint64_t max_item_size);
 
+  friend bool operator==(const SliceShape&, const SliceShape&) = default;
+
   uint64_t directory_size() const { return sizeof(layout::DirectoryEntry) << directory_depth; }
 
   // Whether `length` bytes (1 or more) at `offset` lie in the heap.

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/layout/key_hash.h"
+#include "common/layout/xxh3.h"
 
 namespace verbena::layout {
 
@@ -19,7 +19,7 @@ class BodyHash {
   // As if nothing had been added.
   void Reset(uint64_t seed) { XXH3_64bits_reset_withSeed(&state_, seed); }
   void Add(std::span<const uint8_t> bytes) {
-    XXH3_64bits_update(&state_, bytes.data(), bytes.size());
+    internal::BestLongHash().update(&state_, bytes.data(), bytes.size());
   }
   // More may be added afterwards.
   uint64_t Check() const { return XXH3_64bits_digest(&state_); }

@@ -19,6 +19,7 @@
 
 #include "common/layout/key_hash.h"
 #include "common/layout/size_class.h"
+#include "common/layout/xxh3.h"
 
 namespace verbena::layout {
 
@@ -48,12 +49,12 @@ inline uint64_t HeaderCheck(const ItemHeader& header, uint64_t block_offset, uin
   words[0] = header.version;
   std::memcpy(&words[1], &header.value_len, sizeof(uint64_t));
   words[2] = block_offset;
-  return XXH3_64bits_withSeed(words, sizeof(words), seed);
+  return Xxh3(words, sizeof(words), seed);
 }
 
 // The part of the check that depends on key and value, which lie one behind the other at `body`.
 inline uint64_t BodyCheck(const void* body, uint64_t size, uint64_t seed) {
-  return XXH3_64bits_withSeed(body, size, seed);
+  return Xxh3(body, size, seed);
 }
 
 inline uint64_t CombineChecks(uint64_t header_check, uint64_t body_check) {

@@ -11,9 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-// The hash is inlined: it runs once or twice per operation on short keys.
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "common/layout/xxh3.h"
 
 namespace verbena::layout {
 
@@ -27,7 +25,7 @@ struct KeyHash {
   uint64_t bits = 0;
 
   static KeyHash Of(std::string_view key, uint64_t seed) {
-    return {XXH3_64bits_withSeed(key.data(), key.size(), seed)};
+    return {Xxh3(key.data(), key.size(), seed)};
   }
 
   // Index of the directory entry of a directory of depth `depth`.
