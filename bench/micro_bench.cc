@@ -2,10 +2,12 @@
 // Run: verbena-micro-bench [--benchmark_filter=REGEX]
 #include <benchmark/benchmark.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/backend.h"
@@ -111,9 +113,9 @@ void BM_DecodePut(benchmark::State& state) {
 }
 BENCHMARK(BM_DecodePut);
 
-std::unique_ptr<storage::Store> FilledStore(int workers = 1) {
+std::unique_ptr<storage::Store> FilledStore(int workers = 1, uint64_t region_size = 128 << 20) {
   storage::RegionOptions region_options;
-  region_options.size = 128 << 20;
+  region_options.size = region_size;
   auto region = storage::Region::Create(region_options);
   if (!region.ok()) return nullptr;
   storage::StoreOptions options;
@@ -181,6 +183,62 @@ void BM_StoragePutThreads(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(BM_StoragePutThreads)->Threads(1)->Threads(2)->Threads(4)->UseRealTime();
+
+// What other writers wait while segments of the index are split: latencies of puts over present
+// keys beside a thread that puts over its own present ones (0) or new ones all the time (1). Both
+// take a processor each: where there are fewer, what is measured is the scheduler.
+void BM_StoragePutBesideSplits(benchmark::State& state) {
+  const auto store = FilledStore(/*workers=*/2, /*region_size=*/1 << 30);
+  const bool grows = state.range(0) != 0;
+  const uint64_t splits = store->Stats().splits;
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    const KeyNames names(0);
+    const std::vector<uint8_t> value(kValueSize, 'n');
+    for (uint64_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
+      const uint64_t record = grows ? kRecords + i : i % kRecords;
+      if (!store->Put(1, names.Name(record), value).ok()) return;
+    }
+  });
+  const KeySequence keys(SomeConfig(), 1 << 16, 1);
+  const std::vector<uint8_t> value(kValueSize, 'w');
+  const TickClock clock;
+  Histogram latencies;
+  size_t i = 0;
+  for (auto _ : state) {
+    const int64_t begin = clock.Now();
+    benchmark::DoNotOptimize(store->Put(0, keys[i++ & 0xffff], value));
+    latencies.Record(clock.Nanos(begin, clock.Now()));
+  }
+  stop = true;
+  other.join();
+  state.counters["splits"] = static_cast<double>(store->Stats().splits - splits);
+  state.counters["p50_ns"] = static_cast<double>(latencies.Percentile(50));
+  state.counters["p99_ns"] = static_cast<double>(latencies.Percentile(99));
+  state.counters["p999_ns"] = static_cast<double>(latencies.Percentile(99.9));
+  state.counters["max_ns"] = static_cast<double>(latencies.max());
+}
+BENCHMARK(BM_StoragePutBesideSplits)->Arg(0)->Arg(1)->Iterations(2'000'000)->UseRealTime();
+
+// One append to a value of so many bytes, which the worker copies and hashes in one go: what others
+// of the worker wait for it.
+void BM_StorageAppendToLarge(benchmark::State& state) {
+  storage::RegionOptions region_options;
+  region_options.size = (uint64_t{256} << 20) + 4 * static_cast<uint64_t>(state.range(0));
+  auto region = storage::Region::Create(region_options);
+  if (!region.ok()) return state.SkipWithError(region.status().ToString().c_str());
+  storage::StoreOptions options;
+  options.max_value_size = static_cast<uint64_t>(state.range(0)) + (64 << 20);
+  auto store = storage::Store::Create(*std::move(region), options);
+  if (!store.ok()) return state.SkipWithError(store.status().ToString().c_str());
+  const std::vector<uint8_t> value(static_cast<size_t>(state.range(0)), 'v');
+  const std::vector<uint8_t> suffix(kValueSize, 's');
+  if (!(*store)->Put(0, "key", value).ok()) return state.SkipWithError("no room");
+  for (auto _ : state) {
+    if (!(*store)->Append(0, "key", suffix).ok()) return state.SkipWithError("no room");
+  }
+}
+BENCHMARK(BM_StorageAppendToLarge)->Arg(1 << 20)->Arg(64 << 20)->Arg(256 << 20)->UseRealTime();
 
 void BM_StorageGet(benchmark::State& state) {
   const auto store = FilledStore();

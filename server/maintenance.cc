@@ -2,11 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "common/base/clock.h"
+#include "server/storage/allocator.h"
 #include "server/storage/compactor.h"
 
 namespace verbena::server {
+namespace {
+
+// Between two searches that find nothing, however often the thread is woken. ns.
+constexpr int64_t kRest = 100'000'000;
+
+}  // namespace
 
 void Maintenance::Start() {
   if (!tasks_.empty()) thread_ = std::thread([this] { Run(); });
@@ -53,11 +61,21 @@ void Maintenance::Run() {
 int64_t CompactionTask::operator()(int64_t now) {
   // Woken during a pause, by what compaction itself has freed for example.
   if (now < not_before_) return not_before_;
-  const uint64_t moved = store_.compactor().Step(store_.maintenance_worker());
-  if (moved == 0) return Maintenance::kWhenWoken;
-  not_before_ =
-      now + static_cast<int64_t>(static_cast<double>(moved) * 1e9 / static_cast<double>(rate_));
-  return not_before_;
+  storage::Compactor& compactor = store_.compactor();
+  const uint64_t emptied = compactor.counters().windows_emptied;
+  const uint64_t moved = compactor.Step(store_.maintenance_worker());
+  if (compactor.counters().windows_emptied != emptied) pause_ = kFirstPause;
+  if (moved > 0) {
+    not_before_ =
+        now + static_cast<int64_t>(static_cast<double>(moved) * 1e9 / static_cast<double>(rate_));
+    return not_before_;
+  }
+  // In this order: what makes the heap sparse after the look is told.
+  storage::PageHeap& heap = store_.allocator().heap();
+  heap.RearmSparseNotice();
+  if (!heap.IsSparse()) return Maintenance::kWhenWoken;
+  not_before_ = now + kRest;
+  return now + std::exchange(pause_, std::min(2 * pause_, kLongestPause));
 }
 
 }  // namespace verbena::server

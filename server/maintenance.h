@@ -52,16 +52,25 @@ class Maintenance {
 
 // Compaction in the background: a step whenever there is something to gain, with pauses so that not
 // more than `rate` bytes are moved in a second.
+//
+// The heap becomes sparse by what is freed or by what is allocated, and the allocator tells of both
+// (Allocator::SetCompactionNotice). Where it is sparse and nothing could be done, something may
+// change of which nobody tells (a pin is given back, a value that was under way is stored), so it
+// is tried again, less and less often.
 class CompactionTask {
  public:
+  static constexpr int64_t kFirstPause = 1'000'000'000;     // ns
+  static constexpr int64_t kLongestPause = 16'000'000'000;  // ns
+
   CompactionTask(storage::Store& store, uint64_t rate) : store_(store), rate_(rate) {}
 
   int64_t operator()(int64_t now);
 
  private:
   storage::Store& store_;
-  const uint64_t rate_;
+  const uint64_t rate_;  // bytes a second
   int64_t not_before_ = 0;
+  int64_t pause_ = kFirstPause;  // until it is tried again, ns
 };
 
 }  // namespace verbena::server

@@ -146,8 +146,8 @@ void Server::StartMaintenance() {
   tasks.emplace_back([this](int64_t now_ns) { return RemoveDue(now_ns); });
   maintenance_ = std::make_unique<Maintenance>(std::move(tasks));
   storage::Allocator& allocator = store_->allocator();
-  allocator.SetFreedNotice(std::max<uint64_t>(allocator.heap_bytes() / 64, layout::kPageSize),
-                           [this] { maintenance_->Wake(); });
+  allocator.SetCompactionNotice(std::max<uint64_t>(allocator.heap_bytes() / 64, layout::kPageSize),
+                                [this] { maintenance_->Wake(); });
   maintenance_->Start();
 }
 

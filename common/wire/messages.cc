@@ -101,6 +101,21 @@ std::optional<uint8_t> AllowedFlags(uint8_t code) {
   return std::nullopt;
 }
 
+// Whether an operation has a use for its argument.
+bool UsesArgument(const OperationHeader& header) {
+  switch (static_cast<OpCode>(header.code)) {
+    case OpCode::kAdd:
+    case OpCode::kExpire:
+    case OpCode::kScan:
+    case OpCode::kRelease:
+      return true;
+    case OpCode::kPut:
+      return (header.flags & kOpExpires) != 0;
+    default:
+      return false;
+  }
+}
+
 absl::Status CheckOperation(const OperationHeader& header) {
   constexpr char kWhat[] = "operation";
   const std::optional<uint8_t> allowed = AllowedFlags(header.code);
@@ -113,6 +128,13 @@ absl::Status CheckOperation(const OperationHeader& header) {
   }
   if (header.expected != 0 && (header.flags & kOpIfVersion) == 0) {
     return Wrong(kWhat, "expected", header.expected, "0 without the flag for it");
+  }
+  if (header.argument != 0 && !UsesArgument(header)) {
+    return Wrong(kWhat, "argument", header.argument, "0: its code and flags have no use for one");
+  }
+  if (header.code == static_cast<uint8_t>(OpCode::kTouch) &&
+      header.value_len % sizeof(uint64_t) != 0) {
+    return Wrong("touch", "value length", header.value_len, "whole hashes of 8 bytes");
   }
   return absl::OkStatus();
 }

@@ -90,7 +90,7 @@ struct OperationHeader {
   uint16_t key_len;    // bytes
   uint32_t value_len;  // bytes of the value, also where it is given by reference
   uint64_t expected;   // version, with kOpIfVersion; else 0
-  uint64_t argument;   // meaning by OpCode; else 0
+  uint64_t argument;   // meaning by OpCode; else 0, and refused if it is not
 };
 static_assert(sizeof(OperationHeader) == 32);
 

@@ -50,7 +50,8 @@ Json CompactionJson(const storage::CompactionCounters& compaction) {
   return {
       {"items_moved", compaction.items_moved},         {"bytes_moved", compaction.bytes_moved},
       {"windows_emptied", compaction.windows_emptied}, {"bytes_emptied", compaction.bytes_emptied},
-      {"pages_emptied", compaction.pages_emptied},     {"given_up", compaction.given_up}};
+      {"pages_emptied", compaction.pages_emptied},     {"given_up", compaction.given_up},
+      {"turned_away", compaction.turned_away}};
 }
 
 // Where an adapter can be reached.

@@ -104,7 +104,7 @@ struct ReadTransfer {
   uint64_t posted = 0;     // bytes
   uint64_t taken = 0;      // of these, bytes that are in the block and hashed
   uint32_t in_flight = 0;  // READs
-  uint32_t arrived = 0;    // READs that are done and not taken; then it is in Worker::arrived_
+  uint32_t done = 0;       // READs that are done and not taken; then it is in Worker::piece_turns_
   // Where READs are staged: those under way or not taken, oldest first, which is the order in which
   // they complete; and whether it stands in the line for a piece (StagingPool).
   std::vector<StagedRead> staged;

@@ -103,7 +103,7 @@ void Worker::Run() {
       found = true;
     }
     found |= PollAll(empty_polls_ % kSpinsPerClock == kSpinsPerClock - 1);
-    if (!arrived_.empty()) found |= TakeNextPiece();
+    if (!piece_turns_.empty()) found |= TakeNextPiece();
     if (!flushing_.empty()) CheckFlushing();
     if (found) {
       empty_polls_ = 0;

@@ -183,7 +183,8 @@ class Worker {
   std::vector<Connection*> dirty_;     // have requests in the batch
   std::vector<Connection*> starved_;   // wait for buffers or places
   std::vector<Connection*> flushing_;  // wait for their flushed requests
-  std::deque<Connection*> arrived_;  // with READs that are done: a piece at a time of each in turn
+  // Have READs that are done: a piece of each is taken in turn.
+  std::deque<Connection*> piece_turns_;
   std::array<BatchEntry, kBatch> batch_{};
   uint32_t batch_used_ = 0;
   uint64_t sends_due_ = 0;  // completions of signalled sends that are to come

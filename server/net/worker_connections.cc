@@ -83,7 +83,7 @@ void Worker::Close(Connection& connection, CloseReason reason, std::string_view 
   }
   connection.starved = false;
   std::erase(starved_, &connection);
-  std::erase(arrived_, &connection);
+  std::erase(piece_turns_, &connection);
   DropPins(connection);
   if (connection.transfer.waits_for_piece) connection.queues->staging.StopWaiting(connection);
   connection.acceptor->Post({AcceptorMail::Kind::kDisconnect, &connection});

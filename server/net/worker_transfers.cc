@@ -37,7 +37,7 @@ Worker::Step Worker::StartTransfer(Connection& connection, const Operation& oper
   transfer.posted = 0;
   transfer.taken = 0;
   transfer.in_flight = 0;
-  transfer.arrived = 0;
+  transfer.done = 0;
   if (transfer.size == 0) {
     const Change published = handler_.Publish(options_.index, std::move(transfer.pending));
     AddChange(connection, operation.header, published);
@@ -112,15 +112,15 @@ ibv_sge Worker::NextSink(Connection& connection) {
 
 // A READ has succeeded.
 void Worker::OnReadDone(Connection& connection) {
-  if (connection.transfer.arrived++ == 0) arrived_.push_back(&connection);
+  if (connection.transfer.done++ == 0) piece_turns_.push_back(&connection);
 }
 
 // Works on one piece of a connection that has some, and lets the next one have its turn. Whether
 // there was one.
 bool Worker::TakeNextPiece() {
-  if (arrived_.empty()) return false;
-  Connection& connection = *arrived_.front();
-  arrived_.pop_front();
+  if (piece_turns_.empty()) return false;
+  Connection& connection = *piece_turns_.front();
+  piece_turns_.pop_front();
   TakePiece(connection);
   FlushAll();
   return true;
@@ -142,7 +142,7 @@ void Worker::TakePiece(Connection& connection) {
       std::min(staged ? kStagingPiece : kReadPiece, transfer.size - transfer.taken);
   transfer.pending->Filled(size);
   transfer.taken += size;
-  if (--transfer.arrived > 0) arrived_.push_back(&connection);
+  if (--transfer.done > 0) piece_turns_.push_back(&connection);
   if (transfer.taken == transfer.size) {
     counters_.bytes_read.Add(transfer.size);
     FinishTransfer(connection);

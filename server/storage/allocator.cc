@@ -84,15 +84,20 @@ uint64_t Allocator::AllocateCached(Cache& cache, uint32_t size_class) {
     // Half of the room, so that frees do not empty it at once.
     magazine.count = static_cast<uint32_t>(heap_.AllocateBlocks(
         size_class, std::span(magazine.offsets).first(CacheCapacity(size_class) / 2)));
+    NoticeTaken();
     if (magazine.count == 0) return 0;
   }
   return magazine.offsets[--magazine.count];
 }
 
 uint64_t Allocator::AllocateCentrally(uint64_t bytes, uint32_t size_class) {
-  if (size_class == layout::kRunClass) return heap_.AllocateRun(bytes);
   uint64_t offset = 0;
-  heap_.AllocateBlocks(size_class, std::span(&offset, 1));
+  if (size_class == layout::kRunClass) {
+    offset = heap_.AllocateRun(bytes);
+  } else {
+    heap_.AllocateBlocks(size_class, std::span(&offset, 1));
+  }
+  NoticeTaken();
   return offset;
 }
 
@@ -133,7 +138,7 @@ void Allocator::FreeCentrally(uint32_t size_class, std::span<const uint64_t> off
   NoticeFreed();
 }
 
-void Allocator::SetFreedNotice(uint64_t bytes, std::function<void()> notice) {
+void Allocator::SetCompactionNotice(uint64_t bytes, std::function<void()> notice) {
   notice_after_ = bytes;
   next_notice_.store(heap_.freed_bytes() + bytes, std::memory_order_relaxed);
   notice_ = std::move(notice);

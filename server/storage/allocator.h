@@ -59,9 +59,9 @@ class Allocator {
   const PageHeap& heap() const { return heap_; }
 
   // Has `notice` called each time that another `bytes` have come back to the heap, by the thread
-  // that freed the last of them: it must be short and must not come back to the allocator. Before
-  // any thread uses the allocator.
-  void SetFreedNotice(uint64_t bytes, std::function<void()> notice);
+  // that freed the last of them, and when an allocation has made the heap sparse (PageHeap): it
+  // must be short and must not come back to the allocator. Before any thread uses the allocator.
+  void SetCompactionNotice(uint64_t bytes, std::function<void()> notice);
 
   // Bytes of blocks in use, with their rounding: neither free nor in a worker's cache.
   uint64_t UsedBytes() const;
@@ -76,6 +76,9 @@ class Allocator {
   static uint32_t CacheCapacity(uint32_t size_class);
   void FreeCentrally(uint32_t size_class, std::span<const uint64_t> offsets);
   void NoticeFreed();
+  void NoticeTaken() {
+    if (heap_.TakeSparseNotice() && notice_ != nullptr) notice_();
+  }
   uint64_t AllocateCached(Cache& cache, uint32_t size_class);
   uint64_t AllocateCentrally(uint64_t bytes, uint32_t size_class);
 

@@ -42,51 +42,115 @@ bool Compactor::MakeRoomForSegment(int worker) {
   return Try(worker, kPages, layout::kPageSize);
 }
 
+bool WindowTurns::Enter(bool large, bool patient) {
+  std::unique_lock lock(mutex_);
+  const uint64_t number = next_number_++;
+  line_.push_back(number);
+  changed_.wait(
+      lock, [&] { return (taken_ && large_ && !patient) || (!taken_ && line_.front() == number); });
+  const bool entered = !taken_;
+  std::erase(line_, number);
+  if (entered) {
+    taken_ = true;
+    large_ = large;
+  }
+  // Those who do not wait for a large one leave; and who leaves may have stood in another's way.
+  if (large || !entered) changed_.notify_all();
+  return entered;
+}
+
+void WindowTurns::Leave() {
+  {
+    const std::lock_guard lock(mutex_);
+    taken_ = large_ = false;
+  }
+  changed_.notify_all();
+}
+
 bool Compactor::IsHopeless(Goal goal, uint64_t bytes) const {
-  const Failure& failure = failures_[goal];
-  return bytes >= failure.bytes.load(std::memory_order_relaxed) &&
-         allocator_.heap().freed_bytes() - failure.freed_bytes.load(std::memory_order_relaxed) <
+  const Results results = ResultsOf(goal);
+  return bytes >= results.failed_bytes &&
+         allocator_.heap().freed_bytes() - results.freed_bytes <
              std::max(kRetryAfter, allocator_.heap_bytes() / kRetryAfterPart);
 }
 
+void Compactor::NoteSuccess(Goal goal, uint64_t bytes) {
+  const std::lock_guard lock(results_lock_);
+  ++results_[goal].successes;
+  results_[goal].made_bytes = bytes;
+}
+
+void Compactor::NoteFailure(Goal goal, uint64_t bytes) {
+  const std::lock_guard lock(results_lock_);
+  results_[goal].failed_bytes = bytes;
+  results_[goal].freed_bytes = allocator_.heap().freed_bytes();
+}
+
 bool Compactor::Try(int worker, Goal goal, uint64_t bytes) {
-  const uint64_t successes = successes_.load(std::memory_order_relaxed);
-  if (IsHopeless(goal, bytes)) return false;
-  const std::lock_guard lock(mutex_);
-  // What another thread has done while this one waited may do for both.
-  if (successes_.load(std::memory_order_relaxed) != successes) return true;
-  if (IsHopeless(goal, bytes)) return false;
   PageHeap& heap = allocator_.heap();
+  const bool large = goal == kPages && bytes > kLargestWaitedFor;
+  const uint64_t successes = ResultsOf(goal).successes;
   uint64_t moved = 0;
   const int most = bytes > kBatchBytes / 4 && goal != kBatch ? kMostWindowsForLarge : kMostWindows;
   for (int i = 0; i < most && moved < kMostMoved + 2 * bytes; ++i) {
-    const HeapWindow window = goal == kPages ? heap.IsolatePages(bytes) : heap.IsolateParts(bytes);
-    if (window && Empty(worker, window, moved)) {
-      successes_.fetch_add(1, std::memory_order_relaxed);
+    if (IsHopeless(goal, bytes)) return false;
+    // What another thread has done while this one waited may do for both.
+    const Results results = ResultsOf(goal);
+    if (results.successes != successes && results.made_bytes >= bytes) return true;
+    const TurnResult made = TakeTurn(worker, large, Patience::kOfAWorker, moved, [&] {
+      return goal == kPages ? heap.IsolatePages(bytes) : heap.IsolateParts(bytes);
+    });
+    if (made == TurnResult::kTurnedAway) return false;
+    if (made == TurnResult::kEmptied) {
+      NoteSuccess(goal, bytes);
       return true;
     }
     // What is free lies within slabs. Some of them are emptied into others of their classes: that
     // takes no other memory, and with what it leaves over there is room to move the rest.
     int slabs = 0;
     for (; slabs < kSlabsAtOnce; ++slabs) {
-      const HeapWindow slab = heap.IsolateSparsestSlab(/*most_used=*/1.0);
-      if (!slab) break;
-      Empty(worker, slab, moved);
+      const TurnResult slab = TakeTurn(worker, /*large=*/false, Patience::kOfAWorker, moved,
+                                       [&] { return heap.IsolateSparsestSlab(/*most_used=*/1.0); });
+      if (slab == TurnResult::kTurnedAway) return false;
+      if (slab == TurnResult::kNoWindow) break;
     }
-    if (!window && slabs == 0) break;
+    if (made == TurnResult::kNoWindow && slabs == 0) break;
   }
-  failures_[goal].bytes.store(bytes, std::memory_order_relaxed);
-  failures_[goal].freed_bytes.store(heap.freed_bytes(), std::memory_order_relaxed);
+  NoteFailure(goal, bytes);
   return false;
 }
 
+// Waits for the turn and empties the window that `isolate` gives.
+Compactor::TurnResult Compactor::TakeTurn(int worker, bool large, Patience patience,
+                                          uint64_t& bytes_moved,
+                                          absl::FunctionRef<HeapWindow()> isolate) {
+  const uint64_t moved_before = bytes_moved_.load(std::memory_order_relaxed);
+  if (!turns_.Enter(large, patience == Patience::kAny)) {
+    turned_away_.fetch_add(1, std::memory_order_relaxed);
+    return TurnResult::kTurnedAway;
+  }
+  const uint64_t waited = bytes_moved_.load(std::memory_order_relaxed) - moved_before;
+  if (patience == Patience::kOfAWorker &&
+      waited > most_waited_bytes_.load(std::memory_order_relaxed)) {
+    most_waited_bytes_.store(waited, std::memory_order_relaxed);
+  }
+  const HeapWindow window = isolate();
+  TurnResult result = TurnResult::kNoWindow;
+  if (window) {
+    result = Empty(worker, window, bytes_moved) ? TurnResult::kEmptied : TurnResult::kLeft;
+  }
+  turns_.Leave();
+  return result;
+}
+
 uint64_t Compactor::Step(int worker) {
-  const std::lock_guard lock(mutex_);
   PageHeap& heap = allocator_.heap();
   uint64_t moved = 0;
   if (given_up_in_row_ < kMostGivenUpInRow && heap.IsSparse()) {
-    if (const HeapWindow window = heap.IsolateSparsestSlab(kSparse); window) {
-      given_up_in_row_ = Empty(worker, window, moved) ? 0 : given_up_in_row_ + 1;
+    const TurnResult result = TakeTurn(worker, /*large=*/false, Patience::kAny, moved,
+                                       [&] { return heap.IsolateSparsestSlab(kSparse); });
+    if (result != TurnResult::kNoWindow) {
+      given_up_in_row_ = result == TurnResult::kEmptied ? 0 : given_up_in_row_ + 1;
       return std::max<uint64_t>(moved, 1);
     }
   }
@@ -95,10 +159,9 @@ uint64_t Compactor::Step(int worker) {
 }
 
 bool Compactor::EmptyPage(int worker, uint64_t page) {
-  const std::lock_guard lock(mutex_);
   uint64_t moved = 0;
-  const HeapWindow window = allocator_.heap().IsolatePage(page);
-  return window && Empty(worker, window, moved);
+  return TakeTurn(worker, /*large=*/false, Patience::kAny, moved,
+                  [&] { return allocator_.heap().IsolatePage(page); }) == TurnResult::kEmptied;
 }
 
 // Moves everything out of the window, which the caller has isolated, and releases it. Returns
@@ -166,7 +229,9 @@ CompactionCounters Compactor::counters() const {
           .windows_emptied = windows_emptied_.load(std::memory_order_relaxed),
           .bytes_emptied = bytes_emptied_.load(std::memory_order_relaxed),
           .pages_emptied = pages_emptied_.load(std::memory_order_relaxed),
-          .given_up = given_up_.load(std::memory_order_relaxed)};
+          .given_up = given_up_.load(std::memory_order_relaxed),
+          .turned_away = turned_away_.load(std::memory_order_relaxed),
+          .most_waited_bytes = most_waited_bytes_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace verbena::storage

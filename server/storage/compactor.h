@@ -12,20 +12,53 @@
 // the window is handed out before its release; those in use only become fewer, by moves and by what
 // others free; and a block that was found to be free stays so.
 //
-// Who moves holds `mutex_`, so there is one mover at a time, as TryMoveItem asks for. Order of the
-// locks: `mutex_`, then buckets (and, under them, what listeners take), then a worker's cache, then
-// the heap. Nobody comes here with a bucket locked.
+// There is one window at a time, and so one mover, as TryMoveItem asks for: who has the turn. A
+// turn is one window. Threads have theirs in the order in which they asked, so that an allocation
+// waits for one window of each thread that was there before it, and not for all that the others
+// need. A window of more than kLargestWaitedFor, for a large value, may take long: no worker waits
+// for it.
+//
+// Order of the locks: the turn, then buckets (and, under them, what listeners take), then a
+// worker's cache, then the heap. Nobody comes here with a bucket locked.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 
+#include "absl/functional/function_ref.h"
+#include "common/base/sizes.h"
+#include "common/base/spinlock.h"
 #include "server/storage/allocator.h"
 #include "server/storage/store.h"
 
 namespace verbena::storage {
+
+// The right to have the heap's window. Thread-safe.
+class WindowTurns {
+ public:
+  // Waits for the turn; returns true when the caller has it. False at once if somebody else has a
+  // `large` one or gets it meanwhile, unless the caller is `patient`.
+  bool Enter(bool large, bool patient);
+  void Leave();
+
+  // How many wait. For tests.
+  size_t waiting() const {
+    const std::lock_guard lock(mutex_);
+    return line_.size();
+  }
+
+ private:
+  mutable std::mutex mutex_;  // of all that follows; held for moments
+  std::condition_variable changed_;
+  std::deque<uint64_t> line_;  // those who wait, by number
+  uint64_t next_number_ = 0;
+  bool taken_ = false;
+  bool large_ = false;  // the turn that is taken
+};
 
 // Thread-safe. `worker` is the calling thread's, as in Store.
 class Compactor {
@@ -33,9 +66,13 @@ class Compactor {
   // Both must outlive the compactor.
   Compactor(Store& store, Allocator& allocator) : store_(store), allocator_(allocator) {}
 
+  // The largest window for which workers wait.
+  static constexpr uint64_t kLargestWaitedFor = 4 * kMiB;
+
   // After an allocation of `bytes` for an item has failed: makes room for it. True if it may
   // succeed now. Bounded: moves some MiB at most and twice `bytes`. Where nothing could be done, it
-  // says so at once until something has been freed.
+  // says so at once until something has been freed; and where a large window is being emptied for
+  // another thread.
   bool MakeRoom(int worker, uint64_t bytes);
   // The same for a segment of the index. False if memory is not what is missing.
   bool MakeRoomForSegment(int worker);
@@ -49,27 +86,46 @@ class Compactor {
   bool EmptyPage(int worker, uint64_t page);
 
   CompactionCounters counters() const;
+  const WindowTurns& turns() const { return turns_; }
 
  private:
   enum Goal { kBatch, kBlock, kPages, kGoals };
-  // What could not be done, and PageHeap::freed_bytes() at that time.
-  struct Failure {
-    std::atomic<uint64_t> bytes{UINT64_MAX};
-    std::atomic<uint64_t> freed_bytes{0};
+  // What has come of a goal so far.
+  struct Results {
+    // The last success, and how many there were.
+    uint64_t successes = 0;
+    uint64_t made_bytes = 0;
+    // What could not be done, and PageHeap::freed_bytes() at that time.
+    uint64_t failed_bytes = UINT64_MAX;
+    uint64_t freed_bytes = 0;
   };
+  // What came of a turn: the window was emptied, or not wholly; there was none; or there was no
+  // turn, since another thread empties a large one.
+  enum class TurnResult { kEmptied, kLeft, kNoWindow, kTurnedAway };
+  enum class Patience { kOfAWorker, kAny };
 
+  Results ResultsOf(Goal goal) const {
+    const std::lock_guard lock(results_lock_);
+    return results_[goal];
+  }
   bool IsHopeless(Goal goal, uint64_t bytes) const;
+  void NoteSuccess(Goal goal, uint64_t bytes);
+  void NoteFailure(Goal goal, uint64_t bytes);
   bool Try(int worker, Goal goal, uint64_t bytes);
+  TurnResult TakeTurn(int worker, bool large, Patience patience, uint64_t& bytes_moved,
+                      absl::FunctionRef<HeapWindow()> isolate);
   bool Empty(int worker, HeapWindow window, uint64_t& bytes_moved);
   MoveResult MoveBlock(int worker, UsedBlock block, uint64_t& bytes_moved);
 
   Store& store_;
   Allocator& allocator_;
-  std::mutex mutex_;
-  std::array<Failure, kGoals> failures_;
-  std::atomic<uint64_t> successes_{0};
+  WindowTurns turns_;
+  mutable SpinLock results_lock_;
+  std::array<Results, kGoals> results_;
   int given_up_in_row_ = 0;  // by Step
-  // Written under mutex_.
+  std::atomic<uint64_t> turned_away_{0};
+  std::atomic<uint64_t> most_waited_bytes_{0};
+  // Written by who has the turn.
   std::atomic<uint64_t> items_moved_{0};
   std::atomic<uint64_t> bytes_moved_{0};
   std::atomic<uint64_t> windows_emptied_{0};

@@ -4,6 +4,10 @@
 #include <bit>
 #include <cstdlib>
 #include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/sizes.h"
 
 namespace verbena::storage {
 
@@ -17,13 +21,26 @@ unsigned TouchBits(uint64_t region_bytes) {
 
 }  // namespace
 
-// calloc, since it takes no memory for what is never written to.
-Eviction::Eviction(uint64_t region_bytes)
-    : touch_shift_(64 - TouchBits(region_bytes)),
-      touch_bytes_(uint64_t{1} << TouchBits(region_bytes)),
-      touches_(static_cast<std::atomic<uint8_t>*>(std::calloc(touch_bytes_, 1)),
-               [](std::atomic<uint8_t>* table) { std::free(table); }),
+Eviction::Eviction(unsigned touch_bits, TouchTable touches)
+    : touch_shift_(64 - touch_bits),
+      touch_bytes_(uint64_t{1} << touch_bits),
+      touches_(std::move(touches)),
       ghosts_(kLeastGhosts, 0) {}
+
+// calloc, since it takes no memory for what is never written to.
+absl::StatusOr<std::unique_ptr<Eviction>> Eviction::Create(uint64_t region_bytes) {
+  const unsigned bits = TouchBits(region_bytes);
+  const uint64_t bytes = uint64_t{1} << bits;
+  TouchTable touches(static_cast<std::atomic<uint8_t>*>(std::calloc(bytes, 1)),
+                     [](std::atomic<uint8_t>* table) { std::free(table); });
+  if (touches == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot get ", FormatSize(bytes), " of memory for what eviction notes about a region of ",
+        FormatSize(region_bytes), ": use a smaller region, allow the process more (`ulimit -v`), ",
+        "or run with --eviction=none"));
+  }
+  return std::unique_ptr<Eviction>(new Eviction(bits, std::move(touches)));
+}
 
 void Eviction::Touch(KeyHash hash) {
   touch_count_.fetch_add(1, std::memory_order_relaxed);

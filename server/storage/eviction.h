@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "common/base/spinlock.h"
 #include "server/storage/item_listener.h"
 
@@ -41,7 +42,8 @@ struct EvictionStats {
 // Thread-safe. Its lock ranks below the buckets' locks.
 class Eviction : public ItemListener {
  public:
-  explicit Eviction(uint64_t region_bytes);
+  // ResourceExhausted if there is no memory for the table of touches.
+  static absl::StatusOr<std::unique_ptr<Eviction>> Create(uint64_t region_bytes);
 
   // A key was read. Cheap, and no more than a hint.
   void Touch(layout::KeyHash hash);
@@ -65,6 +67,9 @@ class Eviction : public ItemListener {
   static constexpr int kMostLookedAt = 1024;
 
   using Queue = std::deque<uint64_t>;
+  using TouchTable = std::unique_ptr<std::atomic<uint8_t>[], void (*)(std::atomic<uint8_t>*)>;
+
+  Eviction(unsigned touch_bits, TouchTable touches);
 
   std::atomic<uint8_t>& TouchesOf(uint64_t hash) { return touches_[hash >> touch_shift_]; }
   uint64_t Pop(Queue& queue);
@@ -76,7 +81,7 @@ class Eviction : public ItemListener {
 
   const unsigned touch_shift_;
   const uint64_t touch_bytes_;
-  std::unique_ptr<std::atomic<uint8_t>[], void (*)(std::atomic<uint8_t>*)> touches_;
+  const TouchTable touches_;
   std::atomic<uint64_t> touch_count_{0};
 
   mutable SpinLock lock_;  // of all that follows

@@ -19,6 +19,7 @@ struct alignas(128) Expiry::Shard {
   };
   absl::flat_hash_map<uint64_t, Time> times;  // by the block's offset
   TimingWheel wheel{0};
+  uint64_t most_at_once = 0;
 };
 
 Expiry::Expiry(int64_t tick_ns, int64_t now_ns, std::function<void()> wake)
@@ -43,7 +44,10 @@ uint64_t Expiry::NowTick(int64_t now_ns) const {
   return static_cast<uint64_t>(std::max<int64_t>(0, now_ns - start_ns_) / tick_ns_);
 }
 
-void Expiry::Set(KeyHash hash, uint64_t offset, int64_t due_ns) {
+// A NextLook that has looked at this shard before the timer was there has set sleeps_until_ before
+// it took the shard's lock, so that it is seen here; one that looks afterwards finds the timer. The
+// store lets others be silent until the next look: the wake-up that is due stands for all.
+bool Expiry::Set(KeyHash hash, uint64_t offset, int64_t due_ns) {
   Shard& shard = ShardOf(hash);
   const std::lock_guard lock(shard.lock);
   const auto [found, added] = shard.times.try_emplace(offset);
@@ -53,10 +57,9 @@ void Expiry::Set(KeyHash hash, uint64_t offset, int64_t due_ns) {
     shard.wheel.Remove(found->second.timer);
   }
   found->second = {due_ns, shard.wheel.Add({TickOf(due_ns), hash.bits, offset})};
-  if (due_ns < sleeps_until_.load()) {
-    sleeps_until_.store(INT64_MIN);
-    if (wake_) wake_();
-  }
+  if (due_ns >= sleeps_until_.load()) return false;
+  sleeps_until_.store(INT64_MIN);
+  return true;
 }
 
 bool Expiry::Clear(KeyHash hash, uint64_t offset) {
@@ -100,8 +103,10 @@ void Expiry::TakeDue(int64_t now_ns, size_t most, std::vector<DueItem>* items) {
     next_shard_ = (next_shard_ + 1) % kShards;
     const std::lock_guard lock(shard.lock);
     if (shard.wheel.size() == 0 && tick == shard.wheel.now()) continue;
-    shard.wheel.Advance(tick);
-    for (uint64_t left = std::min<uint64_t>(most, shard.wheel.due()); left > 0; --left, --most) {
+    const uint64_t moved = shard.wheel.Advance(tick, kMostMoved);
+    const uint64_t taken = std::min<uint64_t>(most, shard.wheel.due());
+    shard.most_at_once = std::max(shard.most_at_once, moved + taken);
+    for (uint64_t left = taken; left > 0; --left, --most) {
       const TimingWheel::Timer& timer = shard.wheel.At(shard.wheel.FirstDue());
       items->push_back({KeyHash{timer.hash}, timer.offset});
       shard.wheel.RotateDue();
@@ -133,6 +138,7 @@ ExpiryStats Expiry::Stats() const {
     const std::lock_guard lock(shard.lock);
     stats.timers += shard.wheel.size();
     stats.overdue += shard.wheel.due();
+    stats.most_at_once = std::max(stats.most_at_once, shard.most_at_once);
     stats.memory += shard.wheel.memory() +
                     shard.times.capacity() * (sizeof(std::pair<uint64_t, Shard::Time>) + 1);
   }

@@ -25,21 +25,23 @@ struct ExpiryStats {
   uint64_t timers = 0;   // items that have a time to live
   uint64_t overdue = 0;  // of these, found due and not yet removed
   uint64_t memory = 0;   // bytes
+  // Timers that one TakeDue has moved and handed out under one hold of a lock, at most.
+  uint64_t most_at_once = 0;
 };
 
 // Thread-safe. Times are in nanoseconds of MonotonicNanos.
 class Expiry : public ItemListener {
  public:
   // `tick_ns`: how exactly times are kept by the wheel; an item is never found due too early.
-  // `wake` is called, from any thread and under locks, when a time is set that is earlier than what
-  // NextLook said last; it must only post a wake-up. May be empty.
+  // `wake` is called by Wake; it must only post a wake-up. May be empty.
   Expiry(int64_t tick_ns, int64_t now_ns, std::function<void()> wake = {});
   ~Expiry() override;
 
   // The caller of the next four holds the lock of the key's bucket, which names `offset`.
 
-  // Gives the item a time, in place of the one it had.
-  void Set(layout::KeyHash hash, uint64_t offset, int64_t due_ns);
+  // Gives the item a time, in place of the one it had. True if it is earlier than what NextLook
+  // said last: then the caller calls Wake once it holds no lock any more.
+  [[nodiscard]] bool Set(layout::KeyHash hash, uint64_t offset, int64_t due_ns);
   // Takes its time away. Returns whether it had one.
   bool Clear(layout::KeyHash hash, uint64_t offset);
   std::optional<int64_t> DueOf(layout::KeyHash hash, uint64_t offset) const;
@@ -47,6 +49,11 @@ class Expiry : public ItemListener {
     if (empty()) return false;
     const std::optional<int64_t> due = DueOf(hash, offset);
     return due.has_value() && *due <= now_ns;
+  }
+
+  // Has the thread that called NextLook look again. From any thread; makes a system call.
+  void Wake() {
+    if (wake_) wake_();
   }
 
   bool empty() const { return timers_.load(std::memory_order_relaxed) == 0; }
@@ -58,8 +65,15 @@ class Expiry : public ItemListener {
   };
   // Turns the wheels on and appends up to `most` of the items that are due. Those that are not
   // removed come again with later calls, behind the others. One thread at a time.
+  //
+  // Where very many timers lie in one slot of a wheel, the wheel stands there for several calls:
+  // one moves at most kMostMoved of a shard, so that who waits for the shard's lock (with a
+  // bucket's lock held) does not wait for all of them. What is due behind them is late by these
+  // calls, and never early.
+  static constexpr uint64_t kMostMoved = 256;
   void TakeDue(int64_t now_ns, size_t most, std::vector<DueItem>* items);
-  // When TakeDue is worth calling next: now_ns if items are due, INT64_MAX if none has a time.
+  // When TakeDue is worth calling next: now_ns if items are due or a wheel is behind, INT64_MAX if
+  // none has a time.
   int64_t NextLook(int64_t now_ns);
 
   ExpiryStats Stats() const;
@@ -84,7 +98,7 @@ class Expiry : public ItemListener {
   const int64_t start_ns_;
   const std::function<void()> wake_;
   std::atomic<uint64_t> timers_{0};
-  // Whoever sets a time before this one wakes the thread that called NextLook.
+  // Whoever sets a time before this one has the thread woken that called NextLook.
   std::atomic<int64_t> sleeps_until_{INT64_MIN};
   std::unique_ptr<Shard[]> shards_;
   size_t next_shard_ = 0;  // where TakeDue goes on

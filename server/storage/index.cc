@@ -326,7 +326,7 @@ layout::ItemHeader ChangeScope::item() const {
   return header;
 }
 
-bool ChangeScope::MakeRoom() {
+bool ChangeScope::EnsureSlot() {
   slot_word_ = empty_word_;
   if (slot_word_ != nullptr) return true;
   uint32_t free = data_->free_overflow.load(std::memory_order_acquire);

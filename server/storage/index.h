@@ -116,7 +116,7 @@ class Index {
 //
 //   ChangeScope scope(index, hash);
 //   if (scope.Find(key)) { ... scope.item(), scope.NextVersion(), scope.Replace(...) ... }
-//   else if (scope.MakeRoom()) { ... scope.Insert(...) ... }
+//   else if (scope.EnsureSlot()) { ... scope.Insert(...) ... }
 //   else { depth = scope.depth(); scope.Release(); index.Split(hash, depth); and again }
 //
 // Short: no waiting, no system calls and no second ChangeScope while one is held.
@@ -140,13 +140,13 @@ class ChangeScope {
   layout::ItemHeader item() const;
 
   // After Find was false: finds or makes an empty slot. False if the segment has to be split.
-  bool MakeRoom();
+  bool EnsureSlot();
 
   uint64_t NextVersion() { return stripe_->NextVersion(); }
   // Local depth of the bucket's segment.
   unsigned depth() const { return primary_->header.depth(); }
 
-  // See publish.h. Insert after MakeRoom, the others after Find.
+  // See publish.h. Insert after EnsureSlot, the others after Find.
   void Insert(layout::Slot slot, uint64_t check);
   void Replace(layout::Slot slot, uint64_t check);
   void Remove();
@@ -164,7 +164,7 @@ class ChangeScope {
   SegmentData* data_ = nullptr;
   Stripe* stripe_ = nullptr;
   layout::Bucket* primary_ = nullptr;
-  uint64_t* slot_word_ = nullptr;       // the item's slot, or the room made
+  uint64_t* slot_word_ = nullptr;       // the item's slot, or an empty one
   layout::Bucket* found_in_ = nullptr;  // the bucket of slot_word_
   uint64_t* empty_word_ = nullptr;      // the first empty slot that Find passed
   layout::Bucket* tail_ = nullptr;      // the last bucket of the chain

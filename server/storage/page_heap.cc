@@ -44,6 +44,7 @@ PageHeap::PageHeap(const Region& region)
 size_t PageHeap::AllocateBlocks(uint32_t size_class, std::span<uint64_t> offsets) {
   const std::lock_guard lock(lock_);
   size_t got = 0;
+  bool new_slab = false;
   while (got < offsets.size()) {
     PartId id = partial_[size_class];
     if (id == kNoPart) {
@@ -51,12 +52,14 @@ size_t PageHeap::AllocateBlocks(uint32_t size_class, std::span<uint64_t> offsets
       if (got > 0) break;
       id = NewSlab(size_class);
       if (id == kNoPart) break;
+      new_slab = true;
     }
     got += TakeBlocks(id, offsets.subspan(got));
     if (parts_[id].used == parts_[id].blocks) Remove(partial_[size_class], id);
   }
   usage_.class_blocks[size_class] += got;
   slab_used_bytes_ += got * layout::BlockSize(size_class);
+  if (new_slab) NoteTaken();
   return got;
 }
 
@@ -127,6 +130,7 @@ uint64_t PageHeap::AllocateRun(uint64_t bytes) {
     pages_[first + i].used_bytes += static_cast<uint32_t>(Units(in_page) * kUnit);
     UpdateKind(first + i);
   }
+  NoteTaken();
   return heap_begin_ + first * layout::kPageSize;
 }
 
@@ -157,6 +161,7 @@ uint64_t PageHeap::AllocateSegment() {
     UpdateKind(page);
     segment_page_ = page;
     segments_in_page_ = 0;
+    NoteTaken();
   }
   ++usage_.segments;
   return heap_begin_ + segment_page_ * layout::kPageSize +

@@ -91,6 +91,13 @@ class PageHeap {
   uint64_t freed_bytes() const { return freed_bytes_.load(std::memory_order_relaxed); }
   // Whether little is free outside of slabs while much is free in them.
   bool IsSparse() const;
+  // Whether the heap has become sparse by what was taken from it: true once, and again only after
+  // RearmSparseNotice and a further slab or run. (What is given back is told by freed_bytes.)
+  bool TakeSparseNotice() {
+    return sparse_notice_.load(std::memory_order_relaxed) &&
+           sparse_notice_.exchange(false, std::memory_order_relaxed);
+  }
+  void RearmSparseNotice();
 
   // Isolates the parts of one page that give `bytes` (at most a page) in a row for the least to be
   // moved; nothing if there are none whose blocks have room elsewhere. Looks at each page once at
@@ -188,6 +195,8 @@ class PageHeap {
   size_t TakeBlocks(PartId id, std::span<uint64_t> offsets);
   uint64_t& PagesOfKind(PageKind kind);
 
+  bool LooksSparse() const;
+  void NoteTaken();
   bool MayEmpty(uint32_t page) const;
   void ConsiderParts(uint32_t page, uint32_t units, Candidate& best) const;
   void ConsiderSlabs(uint32_t page, double most_used, Candidate& best) const;
@@ -200,7 +209,7 @@ class PageHeap {
   absl::Status ValidatePart(PartId id) const;
 
   const uint64_t heap_begin_;
-  mutable SpinLock lock_;  // of all that follows but freed_bytes_
+  mutable SpinLock lock_;  // of all that follows but the atomics
   std::deque<Part> parts_;
   std::vector<PartId> spare_parts_;  // numbers that are not in use
   std::vector<Page> pages_;
@@ -219,7 +228,9 @@ class PageHeap {
   uint64_t free_pages_in_window_ = 0;  // when it was isolated
   uint32_t round_ = UINT32_MAX / 2;    // grows with each search for a window
   uint32_t next_page_ = 0;             // where the next search begins
+  bool sparse_noted_ = false;
   std::atomic<uint64_t> freed_bytes_{0};
+  std::atomic<bool> sparse_notice_{false};
 };
 
 }  // namespace verbena::storage

@@ -106,6 +106,25 @@ class PageHeap::Needs {
 
 bool PageHeap::IsSparse() const {
   const std::lock_guard lock(lock_);
+  return LooksSparse();
+}
+
+void PageHeap::RearmSparseNotice() {
+  const std::lock_guard lock(lock_);
+  sparse_noted_ = false;
+}
+
+// After something has been taken that was free for all sizes.
+void PageHeap::NoteTaken() {
+  if (!LooksSparse()) {
+    sparse_noted_ = false;
+  } else if (!sparse_noted_) {
+    sparse_noted_ = true;
+    sparse_notice_.store(true, std::memory_order_relaxed);
+  }
+}
+
+bool PageHeap::LooksSparse() const {
   const uint64_t enough = pages_.size() * layout::kPageSize / 16;
   return usage_.free_pages * layout::kPageSize + usage_.left_over_bytes < enough &&
          slab_bytes_ - slab_used_bytes_ > enough;

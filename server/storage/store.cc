@@ -102,10 +102,6 @@ Store::Store(Region region, const StoreOptions& options)
     ordered_index_ = std::make_unique<OrderedIndex>(region_);
     listeners_.push_back(ordered_index_.get());
   }
-  if (options.evict) {
-    eviction_ = std::make_unique<Eviction>(region_.size());
-    listeners_.push_back(eviction_.get());
-  }
 }
 
 Store::~Store() = default;
@@ -126,6 +122,10 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Create(Region region, const StoreO
   }
   std::unique_ptr<Store> store(new Store(std::move(region), options));
   VERBENA_ASSIGN_OR_RETURN(store->index_, Index::Create(store->region_, *store->allocator_));
+  if (options.evict) {
+    VERBENA_ASSIGN_OR_RETURN(store->eviction_, Eviction::Create(store->region_.size()));
+    store->AddListener(store->eviction_.get());
+  }
   return store;
 }
 
@@ -178,8 +178,9 @@ absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,
           layout::HeaderCheck(header, scope.slot().offset(), seed), body_check);
       uint8_t* block = scope.block();
       OverwriteInPlace(block, check, [=] { CopyToShared(block + 8, staged + 8, size - 8); });
-      SetDue(hash, scope.slot().offset(), options);
+      const bool wake = SetDue(hash, scope.slot().offset(), options);
       scope.Release();
+      if (wake) expiry_->Wake();
       workers_[static_cast<size_t>(worker)].live_bytes.Add(value.size() - old_value_len);
       return PutResult{header.version, true};
     }
@@ -222,8 +223,9 @@ bool Store::PutOverOld(int worker, KeyHash hash, std::string_view key,
   if (!found || scope.slot().size_class() != size_class || pins_->IsPinned(scope.slot().offset())) {
     return false;
   }
-  SetDue(hash, scope.slot().offset(), options);
+  const bool wake = SetDue(hash, scope.slot().offset(), options);
   *result = OverwriteFound(scope, worker, 0, value, options.flags, body_check);
+  if (wake) expiry_->Wake();
   return true;
 }
 
@@ -330,7 +332,7 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
       const PutResult present = Present(scope, existed, put.options_.condition);
       if (present.outcome != Outcome::kDone) return present;
     }
-    if (!existed && !scope.MakeRoom()) {
+    if (!existed && !scope.EnsureSlot()) {
       const unsigned depth = scope.depth();
       scope.Release();
       if (absl::Status split = index_->Split(put.hash_, depth); !split.ok()) {
@@ -348,9 +350,10 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
     StoreHeader(block, header);
     const uint64_t check = layout::CombineChecks(
         layout::HeaderCheck(header, put.slot_.offset(), region_.hash_seed()), put.body_check_);
+    bool wake = false;
     if (!existed) {
       for (ItemListener* listener : listeners_) listener->OnInserted(put.hash_, key, put.slot_);
-      SetDue(put.hash_, put.slot_.offset(), put.options_);
+      wake = SetDue(put.hash_, put.slot_.offset(), put.options_);
       scope.Insert(put.slot_, check);
       scope.Release();
       worker.items.Add(1);
@@ -361,11 +364,12 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
       const uint32_t old_value_len = scope.item().value_len;
       scope.Replace(put.slot_, check);
       TellMoved(put.hash_, block, old, put.slot_, /*changed=*/true);
-      SetDue(put.hash_, put.slot_.offset(), put.options_);
+      wake = SetDue(put.hash_, put.slot_.offset(), put.options_);
       scope.Release();
       worker.live_bytes.Add(uint64_t{put.value_len_} - old_value_len);
       put.slot_ = old;  // freed instead, when `put` goes
     }
+    if (wake) expiry_->Wake();
     return PutResult{header.version, existed};
   }
 }
@@ -408,10 +412,10 @@ absl::StatusOr<GetResult> Store::GetWith(int worker, std::string_view key, bool 
   VERBENA_RETURN_IF_ERROR(CheckSizes(key, 0));
   const KeyHash hash = index_->Hash(key);
   index_->Prefetch(hash);
-  Touch(hash);
   GetResult result;
   ChangeScope scope(*index_, hash);
   if (!Find(scope, worker, hash, key)) return result;
+  Touch(hash);  // what is not there must not count as read: other keys share the counter
   const ItemHeader header = scope.item();
   result.found = true;
   result.flags = header.flags;

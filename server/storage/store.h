@@ -124,7 +124,8 @@ class PreparedPut {
 
 class Store {
  public:
-  // Takes over a freshly formatted region. InvalidArgument for options out of range.
+  // Takes over a freshly formatted region. InvalidArgument for options out of range;
+  // ResourceExhausted if there is no memory for what is kept beside the region.
   static absl::StatusOr<std::unique_ptr<Store>> Create(Region region, const StoreOptions& options);
   ~Store();
   Store(const Store&) = delete;
@@ -255,10 +256,11 @@ class Store {
   bool Find(ChangeScope& scope, int worker, layout::KeyHash hash, std::string_view key);
   absl::StatusOr<ExpireResult> LookAtDue(int worker, std::string_view key,
                                          const PutOptions& options);
-  void SetDue(layout::KeyHash hash, uint64_t offset, const PutOptions& options);
+  [[nodiscard]] bool SetDue(layout::KeyHash hash, uint64_t offset, const PutOptions& options);
   uint64_t EvictOne(int worker);
   Block EvictFor(int worker, uint64_t bytes);
   bool EvictForSegment(int worker);
+  layout::Slot TakeOutFound(ChangeScope& scope, int worker, layout::KeyHash hash);
   void RemoveFound(ChangeScope& scope, int worker, layout::KeyHash hash);
   absl::StatusOr<PutResult> Edit(int worker, std::string_view key, const Condition& condition,
                                  absl::FunctionRef<Outcome(bool found, ValueBytes, Edited*)> edit);

@@ -100,19 +100,18 @@ bool Store::Find(ChangeScope& scope, int worker, KeyHash hash, std::string_view 
   if (expiry_->empty() || !expiry_->IsOver(hash, scope.slot().offset(), MonotonicNanos())) {
     return true;
   }
-  RemoveFound(scope, worker, hash);
+  FreeBlock(worker, TakeOutFound(scope, worker, hash));
   workers_[static_cast<size_t>(worker)].expired.Add(1);
   return scope.Find(key);  // it is not there, and the scope has looked where there is room
 }
 
-// Gives the item in the block at `offset` the time that a change has for it. Under its lock.
-void Store::SetDue(KeyHash hash, uint64_t offset, const PutOptions& options) {
-  if (options.keep_due) return;
-  if (options.due_ns != kNever) {
-    expiry_->Set(hash, offset, options.due_ns);
-  } else if (!expiry_->empty()) {
-    expiry_->Clear(hash, offset);
-  }
+// Gives the item in the block at `offset` the time that a change has for it. Under its lock. True
+// if the caller has to call Expiry::Wake when it has let go of that.
+bool Store::SetDue(KeyHash hash, uint64_t offset, const PutOptions& options) {
+  if (options.keep_due) return false;
+  if (options.due_ns != kNever) return expiry_->Set(hash, offset, options.due_ns);
+  if (!expiry_->empty()) expiry_->Clear(hash, offset);
+  return false;
 }
 
 absl::StatusOr<ExpireResult> Store::Expire(int worker, std::string_view key, int64_t due_ns) {
@@ -139,7 +138,9 @@ absl::StatusOr<ExpireResult> Store::LookAtDue(int worker, std::string_view key,
   const uint64_t offset = scope.slot().offset();
   result.version = scope.item().version;
   result.due_ns = expiry_->DueOf(hash, offset).value_or(kNever);
-  SetDue(hash, offset, options);
+  const bool wake = SetDue(hash, offset, options);
+  scope.Release();
+  if (wake) expiry_->Wake();
   return result;
 }
 
@@ -205,18 +206,27 @@ bool Store::EvictForSegment(int worker) {
   }
 }
 
-// Removes the item that `scope` has found and frees the block. The scope holds its lock still.
-void Store::RemoveFound(ChangeScope& scope, int worker, KeyHash hash) {
+// Removes the item that `scope` has found; the block is the caller's to free. The scope holds its
+// lock still.
+layout::Slot Store::TakeOutFound(ChangeScope& scope, int worker, KeyHash hash) {
   const layout::Slot old = scope.slot();
   const uint8_t* const block = scope.block();
   const ItemHeader header = scope.item();
   scope.Remove();
   const std::string_view key(reinterpret_cast<const char*>(block) + sizeof(header), header.key_len);
   for (ItemListener* listener : listeners_) listener->OnRemoved(hash, key, old);
-  FreeBlock(worker, old);
   Worker& own = workers_[static_cast<size_t>(worker)];
   own.items.Add(~uint64_t{0});
   own.live_bytes.Add(-(uint64_t{header.key_len} + header.value_len));
+  return old;
+}
+
+// Removes the item that `scope` has found, releases the scope and then frees the block, which may
+// wake the maintenance thread.
+void Store::RemoveFound(ChangeScope& scope, int worker, KeyHash hash) {
+  const layout::Slot old = TakeOutFound(scope, worker, hash);
+  scope.Release();
+  FreeBlock(worker, old);
 }
 
 // Tells the listeners that the item of which `block` is the new copy was moved.

@@ -16,6 +16,10 @@ struct CompactionCounters {
   uint64_t bytes_emptied = 0;  // of the windows
   uint64_t pages_emptied = 0;  // pages that became free by that
   uint64_t given_up = 0;       // windows of which something stayed
+  // Of allocations that came while another thread was at it: those that found it at a large window
+  // and did without, and the most bytes that others moved while one waited.
+  uint64_t turned_away = 0;
+  uint64_t most_waited_bytes = 0;
 };
 
 // A snapshot. Counters of different workers are read one after the other, so that a snapshot taken

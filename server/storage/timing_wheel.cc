@@ -80,31 +80,46 @@ void TimingWheel::Unlink(Id id) {
   if (due) --due_count_;
 }
 
-void TimingWheel::Spread(uint32_t list) {
-  for (Id id = slots_[list]; id != kNone;) {
-    const Id next = nodes_[id].next;
+// Places up to `most` timers of a slot anew. Returns how many.
+uint64_t TimingWheel::Spread(uint32_t list, uint64_t most) {
+  uint64_t moved = 0;
+  for (; moved < most && slots_[list] != kNone; ++moved) {
+    const Id id = slots_[list];
     Unlink(id);
     Link(id, ListFor(nodes_[id].timer.tick));
-    id = next;
   }
+  return moved;
 }
 
-void TimingWheel::Advance(uint64_t tick) {
-  while (now_ < tick) {
-    // Straight to where something can be.
-    const uint64_t next = std::min(NextSlot(), tick);
-    if (next > now_ + 1) now_ = next - 1;
-    ++now_;
-    // The slots that begin at this tick, the widest first.
-    for (unsigned level = kLevels; level-- > 0;) {
+// now_ does not go on before the slots that begin there are empty. Meanwhile nothing is put into
+// these: a timer goes into the slot at which the wheel stands in one case only, if it lies further
+// ahead than the wheel reaches and now_ is in the middle of a slot of the last level (ListFor). So
+// each step leaves fewer timers there, and none is left behind.
+uint64_t TimingWheel::Advance(uint64_t tick, uint64_t most) {
+  uint64_t used = 0;
+  for (;;) {
+    // The widest first.
+    while (unspread_levels_ > 0) {
+      const unsigned level = unspread_levels_ - 1;
       const unsigned shift = kLevelBits * level;
-      if ((now_ & ((uint64_t{1} << shift) - 1)) != 0) continue;
-      Spread(static_cast<uint32_t>(level * kSlots + (now_ >> shift & (kSlots - 1))));
+      if ((now_ & ((uint64_t{1} << shift) - 1)) == 0) {
+        const auto list = static_cast<uint32_t>(level * kSlots + (now_ >> shift & (kSlots - 1)));
+        used += Spread(list, most - used);
+        if (used == most) return used;
+      }
+      --unspread_levels_;
     }
+    if (now_ >= tick) return used;
+    // Straight to where something can be.
+    now_ = std::min(NextSlot(), tick);
+    unspread_levels_ = kLevels;
+    if (++used >= most) return most;
   }
 }
 
-uint64_t TimingWheel::NextTick() const { return due_count_ > 0 ? now_ : NextSlot(); }
+uint64_t TimingWheel::NextTick() const {
+  return due_count_ > 0 || unspread_levels_ > 0 ? now_ : NextSlot();
+}
 
 // When the next slot that has timers begins. Those of a level ahead of where it stands all begin
 // before those of the levels above.

@@ -6,6 +6,9 @@
 // that are due lie in a list of their own until they are removed. (Varghese and Lauck, "Hashed and
 // Hierarchical Timing Wheels", SOSP 1987, scheme 7.)
 //
+// A slot may hold any number of timers, so the wheel is turned in steps of bounded work: it stands
+// where it has come to, in the middle of a slot perhaps, until the next step goes on there.
+//
 // Not thread-safe.
 #pragma once
 
@@ -29,15 +32,17 @@ class TimingWheel {
 
   explicit TimingWheel(uint64_t now_tick) : now_(now_tick) { slots_.fill(kNone); }
 
-  // A timer whose tick is not in the future is due at the next Advance.
+  // A timer whose tick is not ahead of now() is due at once.
   Id Add(const Timer& timer);
   void Remove(Id id);
   const Timer& At(Id id) const { return nodes_[id].timer; }
   // Changes what the timer carries but for its tick.
   void SetOffset(Id id, uint64_t offset) { nodes_[id].timer.offset = offset; }
 
-  // Goes on to `tick`; timers due until then are then on the list of those due.
-  void Advance(uint64_t tick);
+  // Goes on towards `tick`: moves up to `most` timers (1 or more) and as many slots. Returns how
+  // much of that it has used; if less than `most` it has arrived, and all timers due until then are
+  // on the list of those due. Else now() is `tick` or earlier, and the next call goes on there.
+  uint64_t Advance(uint64_t tick, uint64_t most = UINT64_MAX);
 
   // The timers that are due, each until it is removed: the first one, and putting it last, so that
   // one that cannot be dealt with does not hold up the others.
@@ -45,11 +50,13 @@ class TimingWheel {
   void RotateDue();
   uint64_t due() const { return due_count_; }
 
-  // The earliest tick at which Advance may find a timer due; UINT64_MAX if there is none. Never too
-  // late; it may be too early, by the width of a slot of a higher level.
+  // The earliest tick at which Advance may find a timer due; UINT64_MAX if there is none, now() if
+  // some are due or a slot is not done with. Never too late; it may be too early, by the width of a
+  // slot of a higher level.
   uint64_t NextTick() const;
 
   uint64_t size() const { return size_; }
+  // The tick that it has come to.
   uint64_t now() const { return now_; }
   // Bytes of memory held.
   uint64_t memory() const { return nodes_.capacity() * sizeof(Node) + sizeof(*this); }
@@ -73,9 +80,11 @@ class TimingWheel {
   uint32_t ListFor(uint64_t tick) const;
   void Link(Id id, uint32_t list);
   void Unlink(Id id);
-  void Spread(uint32_t list);
+  uint64_t Spread(uint32_t list, uint64_t most);
 
   uint64_t now_;
+  // Levels, from the lowest on, whose slots that begin at now_ may have timers to be spread still.
+  unsigned unspread_levels_ = 0;
   uint64_t size_ = 0;
   std::vector<Node> nodes_;
   Id free_ = kNone;

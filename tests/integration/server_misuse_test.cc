@@ -153,6 +153,10 @@ TEST_F(Misuse, GarbageInMessagesEndsOnlyThatConnection) {
     bad.push_back(probe->Request(code, "some key", "", 0, With(wire::kOpIfAbsent)));
   }
   bad.push_back(good);
+  bad.back()[40] = 1;  // an argument without the flag for it
+  bad.push_back(probe->Request(OpCode::kGet, "some key", "", 0, With(0, 0, /*argument=*/1)));
+  bad.push_back(probe->Request(OpCode::kTouch, "", "123456789"));  // a hash and a part of one
+  bad.push_back(good);
   bad.back()[28] = 0xff;  // a value longer than the message
   wire::Hello hello{.receive_size = 4096, .receive_count = 8};
   bad.push_back(probe->Request(

@@ -291,7 +291,7 @@ proctype Writer(byte first_key, last_key) {
 #if NO > 0
         if
         :: atomic {
-             room == NONE -> /* MakeRoom: links an empty overflow bucket. */
+             room == NONE -> /* EnsureSlot: links an empty overflow bucket. */
              TakeOverflow(s, room);
              header[tail] = HEADER(PREFIX(header[tail]), room);
              room = OVERFLOW(s, room) * NS

@@ -5,8 +5,13 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
@@ -78,28 +83,36 @@ TEST(MaintenanceTest, WithoutTasksThereIsNoThread) {
   EXPECT_EQ(maintenance.rounds(), 0u);
 }
 
-// Three quarters of a full store are deleted: compaction starts by itself, does not move more than
-// it may, and comes to rest.
-TEST(MaintenanceTest, CompactsAtABoundedRate) {
+std::unique_ptr<storage::Store> SmallStore() {
   storage::RegionOptions options;
   options.size = 32 * kMiB;
   options.want_huge_pages = false;
   absl::StatusOr<storage::Region> region = storage::Region::Create(options);
-  ASSERT_TRUE(region.ok()) << region.status();
-  absl::StatusOr<std::unique_ptr<storage::Store>> created =
+  EXPECT_TRUE(region.ok()) << region.status();
+  if (!region.ok()) return nullptr;
+  absl::StatusOr<std::unique_ptr<storage::Store>> store =
       storage::Store::Create(*std::move(region), {});
-  ASSERT_TRUE(created.ok()) << created.status();
-  storage::Store& store = **created;
+  EXPECT_TRUE(store.ok()) << store.status();
+  return store.ok() ? *std::move(store) : nullptr;
+}
+
+std::span<const uint8_t> Bytes(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+// Three quarters of a full store are deleted: compaction starts by itself, does not move more than
+// it may, and comes to rest.
+TEST(MaintenanceTest, CompactsAtABoundedRate) {
+  const std::unique_ptr<storage::Store> created = SmallStore();
+  ASSERT_NE(created, nullptr);
+  storage::Store& store = *created;
   constexpr uint64_t kRate = 4 * kMiB;
   Maintenance maintenance({CompactionTask(store, kRate)});
-  store.allocator().SetFreedNotice(kMiB, [&] { maintenance.Wake(); });
+  store.allocator().SetCompactionNotice(kMiB, [&] { maintenance.Wake(); });
   maintenance.Start();
   const std::string value(500, 'v');
   int count = 0;
-  const auto bytes = [&] {
-    return std::span(reinterpret_cast<const uint8_t*>(value.data()), value.size());
-  };
-  while (store.Put(0, absl::StrCat("key", count), bytes()).ok()) ++count;
+  while (store.Put(0, absl::StrCat("key", count), Bytes(value)).ok()) ++count;
   const int64_t begin = MonotonicNanos();
   const uint64_t moved_before = store.Stats().compaction.bytes_moved;
   for (int i = 0; i < count; ++i) {
@@ -120,6 +133,82 @@ TEST(MaintenanceTest, CompactsAtABoundedRate) {
   EXPECT_LE(static_cast<double>(moved), (seconds + 0.5) * kRate);
   maintenance.Stop();
   EXPECT_TRUE(store.allocator().Validate().ok()) << store.allocator().Validate();
+}
+
+// Nothing is freed any more when what is free for all sizes runs short: it is the allocation that
+// makes the heap sparse which wakes.
+TEST(MaintenanceTest, CompactsWhenAllocationsMakeTheHeapSparse) {
+  const std::unique_ptr<storage::Store> store = SmallStore();
+  ASSERT_NE(store, nullptr);
+  const std::string small(500, 's');
+  const std::string other(2000, 'o');
+  int count = 0;
+  while (store->Stats().free_pages > 12) {
+    ASSERT_TRUE(store->Put(0, absl::StrCat("key", count++), Bytes(small)).ok());
+  }
+  for (int i = 0; i < count; ++i) {
+    if (i % 4 != 0) {
+      ASSERT_TRUE(store->Delete(0, absl::StrCat("key", i))->existed);
+    }
+  }
+  store->allocator().FlushCaches();
+  Maintenance maintenance({CompactionTask(*store, kGiB)});
+  // No notice of what is freed.
+  store->allocator().SetCompactionNotice(kTiB, [&] { maintenance.Wake(); });
+  maintenance.Start();
+  ASSERT_FALSE(store->allocator().heap().IsSparse());
+  const int64_t deadline = MonotonicNanos() + 60'000'000'000;
+  for (int i = 0; store->Stats().compaction.windows_emptied == 0; ++i) {
+    // Until it is sparse, and then no more, so that no allocation fails and compacts by itself.
+    if (!store->allocator().heap().IsSparse()) {
+      ASSERT_TRUE(store->Put(0, absl::StrCat("other", i), Bytes(other)).ok()) << i;
+    }
+    ASSERT_LT(MonotonicNanos(), deadline);
+    ASSERT_EQ(store->Stats().failed_allocations, 0u);
+  }
+  maintenance.Stop();
+}
+
+// What cannot be moved now can be later, and nobody may tell of that.
+TEST(MaintenanceTest, WhatCouldNotBeCompactedIsTriedAgain) {
+  const std::unique_ptr<storage::Store> store = SmallStore();
+  ASSERT_NE(store, nullptr);
+  // One block in 16 is prepared for a change, and soon all others are free.
+  std::vector<storage::PreparedPut> prepared;
+  const std::string value(1000, 'v');
+  int count = 0;
+  while (store->Put(0, absl::StrCat("key", count), Bytes(value)).ok()) {
+    if (++count % 16 != 0) continue;
+    auto put = store->PreparePut(0, absl::StrCat("prepared", count), Bytes(value));
+    if (put.ok()) prepared.push_back(*std::move(put));
+  }
+  for (int i = 0; i < count; ++i) {
+    ASSERT_TRUE(store->Delete(0, absl::StrCat("key", i))->existed);
+  }
+  store->allocator().FlushCaches();
+  ASSERT_TRUE(store->allocator().heap().IsSparse());
+  CompactionTask task(*store, kGiB);
+  int64_t now = 0;
+  int64_t longest = 0;
+  for (int calls = 0; longest < CompactionTask::kLongestPause; ++calls) {
+    ASSERT_LT(calls, 10'000);
+    const int64_t next = task(now);
+    ASSERT_NE(next, Maintenance::kWhenWoken);
+    longest = std::max(longest, next - now);
+    now = next;
+  }
+  EXPECT_LE(longest, CompactionTask::kLongestPause);
+  EXPECT_EQ(store->Stats().compaction.items_moved, 0u);
+  for (storage::PreparedPut& put : prepared) {
+    ASSERT_TRUE(store->Publish(std::move(put)).ok());
+  }
+  // Some searches pass over the places where it was in vain.
+  for (int calls = 0; store->allocator().heap().IsSparse(); ++calls) {
+    ASSERT_LT(calls, 10'000);
+    now = task(now);
+    ASSERT_NE(now, Maintenance::kWhenWoken);
+  }
+  EXPECT_GT(store->Stats().compaction.items_moved, 0u);
 }
 
 }  // namespace

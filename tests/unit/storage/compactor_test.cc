@@ -3,9 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <mutex>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -197,6 +203,126 @@ TEST_F(CompactorTest, PreparedBlocksStay) {
     ASSERT_TRUE(store_->Get(0, absl::StrCat("p", i), &value)->found);
     ASSERT_EQ(value, ValueOf(static_cast<int>(i), 1000));
   }
+}
+
+// Stops the thread that moves an item, once, until it may go on.
+class MoveStopper : public ItemListener {
+ public:
+  void OnInserted(layout::KeyHash, std::string_view, layout::Slot) override {}
+  void OnMoved(layout::KeyHash hash, std::string_view, layout::Slot, layout::Slot,
+               bool changed) override {
+    if (changed || stopped_once_.exchange(true)) return;
+    stopped_.set_value(hash);
+    go_on_.get_future().wait();
+  }
+  void OnRemoved(layout::KeyHash, std::string_view, layout::Slot) override {}
+
+  // The hash of the key whose bucket is locked meanwhile.
+  layout::KeyHash WaitUntilStopped() { return stopped_.get_future().get(); }
+  void GoOn() { go_on_.set_value(); }
+
+ private:
+  std::atomic<bool> stopped_once_{false};
+  std::promise<layout::KeyHash> stopped_;
+  std::promise<void> go_on_;
+};
+
+// While pages are emptied for a large value, which may take long, who finds no memory is refused
+// and does not wait: all of this comes to an end with the mover standing still.
+TEST_F(CompactorTest, NobodyWaitsForALargeWindow) {
+  const int count = Fill(0, 900'000);
+  for (int i = 0; i < count; i += 2) Delete(i);
+  MoveStopper stopper;
+  store_->AddListener(&stopper);
+  std::thread mover([&] {
+    // What the others take meanwhile may be missing for it.
+    const absl::Status status =
+        store_->Put(0, "large", AsBytes(std::string(6 * kMiB, 'x'))).status();
+    EXPECT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status;
+  });
+  const uint32_t locked = stopper.WaitUntilStopped().bucket();
+  KeyFinder keys(*store_, 0, static_cast<int>((locked + 1) % layout::kBuckets));
+  const std::string value(100'000, 'v');
+  absl::Status status;
+  while (status.ok()) status = store_->Put(1, keys.Next(), AsBytes(value)).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_GE(counters().turned_away, 1u);
+  stopper.GoOn();
+  mover.join();
+}
+
+// Two workers and the background, all of which compact all the time, each wait for one window of
+// each of the others at most.
+TEST_F(CompactorTest, AllocationsWaitForOneWindowOfEachOther) {
+  std::atomic<int> running{2};
+  std::vector<std::thread> threads;
+  for (int own = 0; own < 2; ++own) {
+    threads.emplace_back([&, own] {
+      std::mt19937 random(static_cast<unsigned>(own));
+      for (int i = 0; i < 4000; ++i) {
+        const std::string key = absl::StrCat(own, "-", random() % 2000);
+        const uint64_t size = random() % (uint64_t{64} << random() % 14);
+        const absl::Status status = store_->Put(own, key, AsBytes(ValueOf(i, size))).status();
+        ASSERT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status;
+        if (!status.ok()) {
+          for (int j = 0; j < 20; ++j) {
+            ASSERT_TRUE(store_->Delete(own, absl::StrCat(own, "-", random() % 2000)).ok());
+          }
+        }
+      }
+      --running;
+    });
+  }
+  while (running > 0) compactor().Step(worker());
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(counters().windows_emptied, 0u);
+  EXPECT_EQ(counters().turned_away, 0u) << "there were no large windows";
+  EXPECT_LE(counters().most_waited_bytes, 2 * layout::kPageSize);
+  RecordProperty("most_waited_bytes", absl::StrCat(counters().most_waited_bytes));
+}
+
+class WindowTurnsTest : public testing::Test {
+ protected:
+  // Asks in a thread of its own, and waits until it stands in the line.
+  std::future<bool> Ask(bool large, bool patient) {
+    const size_t before = turns_.waiting();
+    std::future<bool> entered =
+        std::async(std::launch::async, [=, this] { return turns_.Enter(large, patient); });
+    while (turns_.waiting() == before) std::this_thread::yield();
+    return entered;
+  }
+  static bool IsReady(const std::future<bool>& entered) {
+    return entered.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+
+  WindowTurns turns_;
+};
+
+TEST_F(WindowTurnsTest, ComeInTheOrderInWhichTheyWereAskedFor) {
+  ASSERT_TRUE(turns_.Enter(false, false));
+  std::vector<std::future<bool>> line;
+  for (int i = 0; i < 4; ++i) line.push_back(Ask(false, i % 2 == 0));
+  for (size_t i = 0; i < line.size(); ++i) {
+    for (size_t j = i; j < line.size(); ++j) EXPECT_FALSE(IsReady(line[j]));
+    turns_.Leave();
+    EXPECT_TRUE(line[i].get());
+  }
+  EXPECT_EQ(turns_.waiting(), 0u);
+}
+
+TEST_F(WindowTurnsTest, OnlyThePatientWaitForALargeOne) {
+  ASSERT_TRUE(turns_.Enter(false, false));
+  std::future<bool> large = Ask(true, false);
+  std::future<bool> hasty = Ask(false, false);
+  std::future<bool> patient = Ask(false, true);
+  turns_.Leave();
+  EXPECT_TRUE(large.get());
+  EXPECT_FALSE(hasty.get()) << "it is turned away when the large one begins";
+  EXPECT_FALSE(turns_.Enter(false, false)) << "and at once while it lasts";
+  EXPECT_FALSE(turns_.Enter(true, false));
+  EXPECT_FALSE(IsReady(patient));
+  turns_.Leave();
+  EXPECT_TRUE(patient.get());
 }
 
 // A full store refuses at once, without a search each time, until something has been freed.

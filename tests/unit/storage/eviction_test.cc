@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <list>
+#include <memory>
 #include <random>
 #include <unordered_map>
 #include <unordered_set>
@@ -22,8 +23,23 @@ layout::KeyHash HashOf(uint64_t key) {
   return layout::KeyHash::Of({reinterpret_cast<const char*>(&key), sizeof(key)}, 1);
 }
 
+std::unique_ptr<Eviction> MakeEviction(uint64_t region_bytes) {
+  absl::StatusOr<std::unique_ptr<Eviction>> eviction = Eviction::Create(region_bytes);
+  EXPECT_TRUE(eviction.ok()) << eviction.status();
+  return eviction.ok() ? *std::move(eviction) : nullptr;
+}
+
+// The table of touches of such a region is larger than any address space.
+TEST(EvictionTest, WithoutMemoryItSaysWhatItWanted) {
+  const absl::Status status = Eviction::Create(uint64_t{1} << 62).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("cannot get 65536TiB"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("--eviction=none"), absl::string_view::npos) << status;
+}
+
 TEST(EvictionTest, WhatWasNeverTouchedGoesInItsOrder) {
-  Eviction eviction(kMiB);
+  const std::unique_ptr<Eviction> owned = MakeEviction(kMiB);
+  Eviction& eviction = *owned;
   EXPECT_FALSE(eviction.NextVictim().has_value());
   for (uint64_t key = 0; key < 10; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
   for (uint64_t key = 0; key < 10; ++key) EXPECT_EQ(eviction.NextVictim(), HashOf(key));
@@ -31,7 +47,8 @@ TEST(EvictionTest, WhatWasNeverTouchedGoesInItsOrder) {
 }
 
 TEST(EvictionTest, WhatWasTouchedStaysLonger) {
-  Eviction eviction(kMiB);
+  const std::unique_ptr<Eviction> owned = MakeEviction(kMiB);
+  Eviction& eviction = *owned;
   for (uint64_t key = 0; key < 10; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
   eviction.Touch(HashOf(0));
   eviction.Touch(HashOf(3));
@@ -48,7 +65,8 @@ TEST(EvictionTest, WhatWasTouchedStaysLonger) {
 }
 
 TEST(EvictionTest, AKeyThatComesBackSoonIsKept) {
-  Eviction eviction(kMiB);
+  const std::unique_ptr<Eviction> owned = MakeEviction(kMiB);
+  Eviction& eviction = *owned;
   for (uint64_t key = 0; key < 100; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
   EXPECT_EQ(eviction.NextVictim(), HashOf(0));
   eviction.OnRemoved(HashOf(0), "", kSlot);
@@ -60,7 +78,8 @@ TEST(EvictionTest, AKeyThatComesBackSoonIsKept) {
 // Keys that are deleted before they are evicted must not fill the queues for ever.
 TEST(EvictionTest, ForgetsKeysThatWereDeleted) {
   std::unordered_set<uint64_t> there;
-  Eviction eviction(kMiB);
+  const std::unique_ptr<Eviction> owned = MakeEviction(kMiB);
+  Eviction& eviction = *owned;
   const auto insert = [&](uint64_t key) {
     there.insert(HashOf(key).bits);
     eviction.OnInserted(HashOf(key), "", kSlot);
@@ -80,7 +99,8 @@ TEST(EvictionTest, ForgetsKeysThatWereDeleted) {
 // Nor may those that come back each time: each has one place, from which it can be evicted.
 TEST(EvictionTest, KeysThatComeAndGoHaveOnePlaceEach) {
   constexpr uint64_t kKeys = 1000;
-  Eviction eviction(kMiB);
+  const std::unique_ptr<Eviction> owned = MakeEviction(kMiB);
+  Eviction& eviction = *owned;
   for (uint64_t key = 0; key < kKeys; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
   const uint64_t memory = eviction.Stats().memory;
   for (uint64_t i = 0; i < 200 * kKeys; ++i) {
@@ -98,7 +118,8 @@ TEST(EvictionTest, KeysThatComeAndGoHaveOnePlaceEach) {
 
 // When all keys go, in whatever order, their entries do too.
 TEST(EvictionTest, NothingIsKeptOfKeysThatHaveAllGone) {
-  Eviction eviction(kMiB);
+  const std::unique_ptr<Eviction> owned = MakeEviction(kMiB);
+  Eviction& eviction = *owned;
   for (uint64_t key = 0; key < 100'000; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
   for (uint64_t i = 0; i < 100'000; ++i) {
     eviction.OnRemoved(HashOf(i * 7919 % 100'000), "", kSlot);
@@ -110,7 +131,8 @@ TEST(EvictionTest, NothingIsKeptOfKeysThatHaveAllGone) {
 
 // The lock is not held for a walk over all keys.
 TEST(EvictionTest, AVictimIsFoundSoonWhereAllWereTouched) {
-  Eviction eviction(64 * kMiB);
+  const std::unique_ptr<Eviction> owned = MakeEviction(64 * kMiB);
+  Eviction& eviction = *owned;
   for (uint64_t key = 0; key < 100'000; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
   for (uint64_t key = 0; key < 100'000; ++key) eviction.Touch(HashOf(key));
   EXPECT_TRUE(eviction.NextVictim().has_value());
@@ -174,7 +196,8 @@ double FifoOrLru(Simulation& simulation, bool lru) {
 // `one_in`: how many GETs there are for one that is reported, in batches of `batch`.
 double Ours(Simulation& simulation, uint64_t one_in, size_t batch) {
   std::unordered_set<uint64_t> cache;
-  Eviction eviction(Simulation::kRoom * 144);
+  const std::unique_ptr<Eviction> owned = MakeEviction(Simulation::kRoom * 144);
+  Eviction& eviction = *owned;
   std::mt19937_64 sample(7);
   std::vector<layout::KeyHash> reports;
   return simulation.HitRate([&](uint64_t key) {

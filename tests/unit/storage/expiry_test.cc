@@ -24,12 +24,17 @@ std::vector<uint64_t> OffsetsDue(Expiry& expiry, int64_t now, size_t most = 1000
   return offsets;
 }
 
+// Gives the item at 16 times `key` a time, as the store does.
+void Set(Expiry& expiry, uint64_t key, int64_t due_ns) {
+  if (expiry.Set(HashOfNumber(key), key * 16, due_ns)) expiry.Wake();
+}
+
 TEST(ExpiryTest, ItemsAreDueNotTooEarlyAndWithinATick) {
   Expiry expiry(kTick, 1000);
   EXPECT_TRUE(expiry.empty());
   EXPECT_EQ(expiry.NextLook(1000), INT64_MAX);
   for (int64_t due = 1000; due < 5000; due += 7) {
-    expiry.Set(HashOfNumber(static_cast<uint64_t>(due)), static_cast<uint64_t>(due) * 16, due);
+    Set(expiry, static_cast<uint64_t>(due), due);
   }
   for (int64_t now = 1000; now < 5200; now += 50) {
     for (const uint64_t offset : OffsetsDue(expiry, now)) {
@@ -46,8 +51,8 @@ TEST(ExpiryTest, ItemsAreDueNotTooEarlyAndWithinATick) {
 TEST(ExpiryTest, TimesAreReplacedClearedAndFollowTheItem) {
   Expiry expiry(kTick, 0);
   const layout::KeyHash hash = HashOfNumber(1);
-  expiry.Set(hash, 16, 10'000);
-  expiry.Set(hash, 16, 2'000);
+  Set(expiry, 1, 10'000);
+  Set(expiry, 1, 2'000);
   EXPECT_EQ(expiry.Stats().timers, 1u);
   EXPECT_EQ(expiry.DueOf(hash, 16), 2'000);
   EXPECT_FALSE(expiry.IsOver(hash, 16, 1'999));
@@ -68,24 +73,24 @@ TEST(ExpiryTest, WakesForATimeThatIsEarlierThanTheNextLook) {
   std::atomic<int> wakes{0};
   Expiry expiry(kTick, 0, [&] { ++wakes; });
   EXPECT_EQ(expiry.NextLook(0), INT64_MAX);
-  expiry.Set(HashOfNumber(1), 16, 50'000);
+  Set(expiry, 1, 50'000);
   EXPECT_EQ(wakes, 1);
   const int64_t look = expiry.NextLook(0);
   EXPECT_GT(look, 0);
   EXPECT_LE(look, 50'000);
-  expiry.Set(HashOfNumber(2), 32, 60'000);
+  Set(expiry, 2, 60'000);
   EXPECT_EQ(wakes, 1);
-  expiry.Set(HashOfNumber(3), 48, look - 1);
+  Set(expiry, 3, look - 1);
   EXPECT_EQ(wakes, 2);
   // Once is enough until the next look.
-  expiry.Set(HashOfNumber(4), 64, 1);
+  Set(expiry, 4, 1);
   EXPECT_EQ(wakes, 2);
 }
 
 TEST(ExpiryTest, HandsOutAtMostWhatIsAskedForAndAllInTurn) {
   Expiry expiry(kTick, 0);
   constexpr uint64_t kItems = 1000;
-  for (uint64_t i = 1; i <= kItems; ++i) expiry.Set(HashOfNumber(i), i * 16, 10);
+  for (uint64_t i = 1; i <= kItems; ++i) Set(expiry, i, 10);
   EXPECT_TRUE(OffsetsDue(expiry, 99).empty());
   uint64_t taken = 0;
   while (!expiry.empty()) {
@@ -97,6 +102,38 @@ TEST(ExpiryTest, HandsOutAtMostWhatIsAskedForAndAllInTurn) {
   EXPECT_EQ(taken, kItems);
 }
 
+// Very many items with one time, which lie in one slot of each wheel: under one hold of a lock only
+// so many are moved, none comes early, and each call gets on with every shard until all are there.
+TEST(ExpiryTest, AMassThatEndsTogetherIsTakenInBoundedSteps) {
+  constexpr uint64_t kItems = 100'000;
+  constexpr int64_t kTicks = 70'000;  // of the third level, then of the second and the first
+  constexpr size_t kMost = 64;
+  Expiry expiry(kTick, 0);
+  for (uint64_t key = 1; key <= kItems; ++key) Set(expiry, key, kTicks * kTick);
+  // Until just before the time, a look at each tick that NextLook names.
+  int64_t now = 0;
+  std::vector<Expiry::DueItem> items;
+  for (int looks = 0; now < kTicks * kTick; ++looks) {
+    ASSERT_LT(looks, 10'000);
+    now = expiry.NextLook(now);
+    if (now >= kTicks * kTick) break;
+    expiry.TakeDue(now, kMost, &items);
+    ASSERT_TRUE(items.empty()) << "at " << now;
+  }
+  // From then on all come without a pause.
+  uint64_t calls = 0;
+  for (; !expiry.empty(); ++calls) {
+    ASSERT_EQ(expiry.NextLook(now), now);
+    items.clear();
+    expiry.TakeDue(now, kMost, &items);
+    for (const Expiry::DueItem& item : items) ASSERT_TRUE(expiry.Clear(item.hash, item.offset));
+  }
+  EXPECT_LE(expiry.Stats().most_at_once, Expiry::kMostMoved + kMost);
+  EXPECT_GE(expiry.Stats().most_at_once, Expiry::kMostMoved);
+  // Each call hands out as many as it may, but for those that only spread.
+  EXPECT_LE(calls, kItems / kMost + kItems / Expiry::kMostMoved);
+}
+
 // One thread looks for what is due while others set and clear.
 TEST(ExpiryTest, ThreadsMayUseItTogether) {
   Expiry expiry(kTick, 0);
@@ -106,7 +143,7 @@ TEST(ExpiryTest, ThreadsMayUseItTogether) {
     threads.emplace_back([&, thread] {
       for (uint64_t i = 0; i < 20'000; ++i) {
         const uint64_t key = i % 500 * 2 + thread + 2;
-        expiry.Set(HashOfNumber(key), key * 16, static_cast<int64_t>(i % 97 * 50));
+        Set(expiry, key, static_cast<int64_t>(i % 97 * 50));
         if (i % 3 == 0) {
           EXPECT_TRUE(expiry.Clear(HashOfNumber(key), key * 16));
         }

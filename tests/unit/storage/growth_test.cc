@@ -1,7 +1,9 @@
 // What the index costs while the number of keys doubles: memory, fill, and READs of cold lookups.
+// VERBENA_GROWTH_KEYS names the number to begin with (16000000 takes 6.4 GB and some minutes).
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <set>
 #include <string>
@@ -17,9 +19,9 @@ namespace verbena::storage {
 namespace {
 
 #ifdef VERBENA_FULL_TESTS
-constexpr uint64_t kFirst = 2'000'000;
+constexpr uint64_t kUsualFirst = 2'000'000;
 #else
-constexpr uint64_t kFirst = 150'000;
+constexpr uint64_t kUsualFirst = 150'000;
 #endif
 constexpr uint64_t kKeySize = 16;
 constexpr uint64_t kValueSize = 100;
@@ -69,8 +71,15 @@ ColdReads CountColdReads(const Region& region) {
   return {static_cast<double>(reads) / static_cast<double>(keys), absent};
 }
 
+uint64_t FirstKeys() {
+  const char* const text = std::getenv("VERBENA_GROWTH_KEYS");
+  return text == nullptr ? kUsualFirst : std::strtoull(text, nullptr, 10);
+}
+
 TEST(GrowthTest, OverADoublingOfTheKeys) {
-  const std::unique_ptr<Store> store = MakeStore(kFirst * 2 * 200 + 16 * kMiB);
+  const uint64_t first = FirstKeys();
+  ASSERT_GE(first, 100'000u) << "VERBENA_GROWTH_KEYS";
+  const std::unique_ptr<Store> store = MakeStore(first * 2 * 200 + 16 * kMiB);
   ASSERT_NE(store, nullptr);
   const std::string value(kValueSize, 'v');
   constexpr double kItem = kKeySize + kValueSize;
@@ -79,13 +88,13 @@ TEST(GrowthTest, OverADoublingOfTheKeys) {
   double worst_bytes = 0;
   ColdReads worst;
   int samples = 0;
-  uint64_t next_sample = kFirst;
-  for (uint64_t keys = 1; keys <= 2 * kFirst; ++keys) {
+  uint64_t next_sample = first;
+  for (uint64_t keys = 1; keys <= 2 * first; ++keys) {
     const std::string key = absl::StrCat("user", 100'000'000'000 + keys);
     ASSERT_EQ(key.size(), kKeySize);
     ASSERT_TRUE(store->Put(0, key, AsBytes(value)).ok());
     if (keys < next_sample) continue;
-    next_sample += kFirst / 32;
+    next_sample += first / 32;
     ++samples;
     const StoreStats stats = store->Stats();
     const double item_bytes =
@@ -96,10 +105,14 @@ TEST(GrowthTest, OverADoublingOfTheKeys) {
     const ColdReads reads = CountColdReads(store->region());
     worst.present = std::max(worst.present, reads.present);
     worst.absent = std::max(worst.absent, reads.absent);
+    if (std::getenv("VERBENA_GROWTH_KEYS") != nullptr) {
+      std::cout << keys << " keys: fill " << stats.mean_fill << ", bytes of an item " << item_bytes
+                << ", READs present " << reads.present << ", absent " << reads.absent << std::endl;
+    }
   }
   fill /= samples;
   bytes /= samples;
-  std::cout << "from " << kFirst << " to " << 2 * kFirst << " keys: mean fill " << fill
+  std::cout << "from " << first << " to " << 2 * first << " keys: mean fill " << fill
             << ", bytes of an item " << bytes << ", at worst " << worst_bytes
             << ", READs at worst: present " << worst.present << ", absent " << worst.absent << "\n";
   EXPECT_GE(fill, 0.50);

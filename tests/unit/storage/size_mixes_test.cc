@@ -152,5 +152,35 @@ TEST_F(SizeMixesTest, MostOfTheSliceIsLiveWhenMemoryIsOut) {
   EXPECT_EQ(stats.free_pages, stats.heap_pages - stats.segment_pages);
 }
 
+// The part of a slice that holds live items when it is full with values of these sizes, put in
+// turn.
+double LiveWithValuesOf(const std::vector<uint64_t>& sizes) {
+  const std::unique_ptr<Store> store = MakeStore(kSliceSize);
+  if (store == nullptr) return 0;
+  const std::string value(*std::max_element(sizes.begin(), sizes.end()), 'v');
+  uint64_t next = 0;
+  for (const uint64_t size : sizes) {
+    // To the end with each, so that what one leaves over is there for the next.
+    while (store->Put(0, absl::StrCat(next), AsBytes(std::string_view(value).substr(0, size))).ok())
+      ++next;
+  }
+  const StoreStats stats = store->Stats();
+  return static_cast<double>(stats.live_bytes + stats.items * sizeof(layout::ItemHeader)) /
+         static_cast<double>(stats.slice_bytes);
+}
+
+// A value over 512 KiB begins a page of its own, whose rest is for others: where there are none it
+// stays empty, which is as docs/operations.md says.
+TEST(LargeSizesTest, ThePromiseIsForMixes) {
+  for (const uint64_t kib : {513, 600, 700, 830, 1000, 1100, 1500, 2500, 4100}) {
+    const double alone = LiveWithValuesOf({kib * kKiB});
+    const double with_others = LiveWithValuesOf({kib * kKiB, 200 * kKiB, 20 * kKiB, 1000});
+    std::printf("values of %llu KiB: live %.3f alone, %.3f with smaller ones\n",
+                static_cast<unsigned long long>(kib), alone, with_others);
+    EXPECT_GE(alone, 0.45) << kib;
+    EXPECT_GE(with_others, 0.9) << kib;
+  }
+}
+
 }  // namespace
 }  // namespace verbena::storage

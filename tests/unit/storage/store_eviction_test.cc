@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/sizes.h"
 #include "server/storage/store.h"
 #include "tests/unit/storage/storage_testing.h"
@@ -72,6 +73,38 @@ TEST_F(StoreEvictionTest, AnItemThatNeverFitsIsRefused) {
   EXPECT_EQ(store_->Stats().items, 1000u);
   EXPECT_EQ(store_->Stats().evicted, 0u);
   EXPECT_TRUE(Put("key", 1000).ok());
+}
+
+// A value that is to be READ from a client needs its block first, and the READ may fail: then what
+// was evicted is gone, and nothing else has changed.
+TEST_F(StoreEvictionTest, APreparedPutThatComesToNothingLeavesTheKeyAsItWas) {
+  int count = 0;
+  while (store_->Stats().evicted == 0) {
+    ASSERT_TRUE(Put(absl::StrCat("key-", count++), 1000).ok());
+  }
+  PutOptions options;
+  options.flags = 7;
+  options.due_ns = MonotonicNanos() + 3600 * int64_t{1'000'000'000};
+  const std::string value(1000, 'o');
+  ASSERT_TRUE(store_->Put(0, "old", AsBytes(value), options).ok());
+  const uint64_t version = store_->Get(0, "old", std::span<uint8_t>())->version;
+  store_->Touch(store_->index().Hash("old"));
+  const StoreStats before = store_->Stats();
+  {
+    const absl::StatusOr<PreparedPut> put = store_->PreparePutInto(0, "old", 4 * kMiB);
+    ASSERT_TRUE(put.ok()) << put.status();
+  }
+  const StoreStats after = store_->Stats();
+  EXPECT_GT(after.evicted, before.evicted);
+  EXPECT_EQ(after.items + after.evicted, before.items + before.evicted);
+  EXPECT_LE(after.block_bytes, before.block_bytes);
+  std::string found;
+  const GetResult old = *store_->Get(0, "old", &found);
+  ASSERT_TRUE(old.found);
+  EXPECT_EQ(found, value);
+  EXPECT_EQ(old.version, version);
+  EXPECT_EQ(old.flags, 7);
+  EXPECT_EQ(store_->Due(0, "old")->due_ns, options.due_ns);
 }
 
 TEST(StoreEvictionThreadsTest, WorkersEvictAndChangeAtTheSameTime) {

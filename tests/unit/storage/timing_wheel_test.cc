@@ -100,6 +100,77 @@ TEST(TimingWheelTest, AgreesWithAMap) {
   }
 }
 
+// A mass in one slot of each level: one step moves no more than it may, nothing is due early, and
+// with a step each time that NextTick asks for one, all are due after as many steps as that takes.
+TEST(TimingWheelTest, AMassIsSpreadInBoundedSteps) {
+  constexpr uint64_t kMass = 10'000;
+  constexpr uint64_t kMost = 100;
+  const uint64_t start = 1000;
+  // In the due list at once, and in each level's slots.
+  for (const uint64_t ahead : {1ULL, 255ULL, 300ULL, 70'000ULL, 20'000'000ULL, 5'000'000'000ULL}) {
+    TimingWheel wheel(start);
+    const uint64_t tick = start + ahead;
+    for (uint64_t i = 0; i < kMass; ++i) wheel.Add({tick, 0, i});
+    uint64_t steps = 0;
+    while (wheel.due() < kMass) {
+      const uint64_t next = wheel.NextTick();
+      ASSERT_LE(next, tick);
+      const uint64_t due_before = wheel.due();
+      ASSERT_LE(wheel.Advance(next, kMost), kMost);
+      ASSERT_LE(wheel.due() - due_before, kMost);
+      if (wheel.due() > 0) {
+        ASSERT_EQ(wheel.now(), tick);
+      }
+      ++steps;
+    }
+    EXPECT_EQ(wheel.now(), tick);
+    // Each timer is moved once a level at most, and each slot that is reached costs a step.
+    EXPECT_LE(steps, 5 * (kMass / kMost + 2)) << ahead;
+    EXPECT_EQ(TakeDue(wheel).size(), kMass);
+    EXPECT_LT(wheel.Advance(tick, kMost), kMost);
+    EXPECT_EQ(wheel.NextTick(), UINT64_MAX);
+  }
+}
+
+// Timers come and go while the wheel stands in the middle of a slot.
+TEST(TimingWheelTest, BoundedStepsAgreeWithAMap) {
+  std::mt19937_64 random(11);
+  TimingWheel wheel(0);
+  std::map<uint64_t, std::pair<uint64_t, TimingWheel::Id>> timers;  // offset -> tick, id
+  uint64_t target = 0;
+  uint64_t next_offset = 1;
+  for (int step = 0; step < 300'000; ++step) {
+    const uint64_t choice = random() % 16;
+    if (choice < 7) {
+      // Often the same tick as others, in slots of all levels.
+      const uint64_t tick = target + ((random() % 4 + 1) << (random() % 5 * 8));
+      const uint64_t offset = next_offset++;
+      timers[offset] = {tick, wheel.Add({tick, 0, offset})};
+    } else if (choice < 9 && !timers.empty()) {
+      const auto victim = timers.lower_bound(random() % next_offset);
+      if (victim == timers.end()) continue;
+      wheel.Remove(victim->second.second);
+      timers.erase(victim);
+    } else {
+      if (choice == 15) target += uint64_t{1} << (random() % 5 * 8);
+      const uint64_t most = 1 + random() % 16;
+      const bool arrived = wheel.Advance(target, most) < most;
+      ASSERT_LE(wheel.now(), target);
+      if (arrived) {
+        ASSERT_EQ(wheel.now(), target);
+      }
+      for (const uint64_t offset : TakeDue(wheel)) {
+        ASSERT_LE(timers.at(offset).first, target) << "early";
+        timers.erase(offset);
+      }
+      if (arrived) {
+        for (const auto& [offset, timer] : timers) ASSERT_GT(timer.first, target) << "late";
+      }
+    }
+    ASSERT_EQ(wheel.size(), timers.size());
+  }
+}
+
 TEST(TimingWheelTest, NextTickIsNeverTooLate) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 1000; ++round) {

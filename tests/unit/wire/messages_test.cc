@@ -36,7 +36,7 @@ std::vector<uint8_t> SampleRequest() {
   Buffer buffer(1024);
   RequestWriter writer(buffer.bytes());
   OperationHeader put = Header(OpCode::kPut, 0x0102030405060708);
-  put.flags = kOpIfVersion;
+  put.flags = kOpIfVersion | kOpExpires;
   put.expected = 0x1112131415161718;
   put.argument = 0x2122232425262728;
   EXPECT_TRUE(writer.Add(put, "key", "value!"));
@@ -60,7 +60,7 @@ constexpr char kRequestHex[] =
     // put: sequence, code, flags, key_len, value_len, expected, argument, "key" "value!" padding
     "0807060504030201"
     "04"
-    "08"
+    "28"
     "0300"
     "06000000"
     "1817161514131211"
@@ -430,7 +430,7 @@ TEST(Messages, FlagsOfEachCode) {
     header.flags = static_cast<uint8_t>(flags & ~unsigned{kOpValueByReference});
     EXPECT_TRUE((flags & kOpValueByReference) != 0
                     ? writer.AddByReference(header, "k", 5, {1, 2, 0})
-                    : writer.Add(header, "k", "v"));
+                    : writer.Add(header, "k", "12345678"));
     writer.Finish(0, 0);
     return Exactly(buffer.bytes(), writer.size());
   };
@@ -461,6 +461,45 @@ TEST(Messages, FlagsOfEachCode) {
   const absl::Status two = ReadRequest(request(4, kOpIfAbsent | kOpIfVersion)).status();
   EXPECT_NE(two.message().find("flags is 10, wanted one condition"), absl::string_view::npos)
       << two;
+}
+
+// The same for the argument: where there is no use for one it is 0.
+TEST(Messages, ArgumentOfEachCode) {
+  const auto read = [](OpCode code, uint8_t flags, uint64_t argument) {
+    Buffer buffer(256);
+    RequestWriter writer(buffer.bytes());
+    OperationHeader header = Header(code, 1);
+    header.flags = flags;
+    header.argument = argument;
+    EXPECT_TRUE(writer.Add(header, "k", "12345678"));
+    writer.Finish(0, 0);
+    return ReadRequest(buffer.first(writer.size())).status();
+  };
+  const std::vector<OpCode> with = {OpCode::kAdd, OpCode::kExpire, OpCode::kScan, OpCode::kRelease};
+  for (uint8_t code = 1; code <= 14; ++code) {
+    const bool used = std::find(with.begin(), with.end(), OpCode{code}) != with.end();
+    EXPECT_TRUE(read(OpCode{code}, 0, 0).ok()) << int{code};
+    for (const uint64_t argument : {uint64_t{1}, uint64_t{1} << 63, UINT64_MAX}) {
+      EXPECT_EQ(read(OpCode{code}, 0, argument).ok(), used) << int{code} << ", " << argument;
+    }
+  }
+  EXPECT_TRUE(read(OpCode::kPut, kOpExpires, 5).ok());
+  const absl::Status put = read(OpCode::kPut, kOpIfAbsent, 5);
+  EXPECT_NE(put.message().find("argument is 5, wanted 0"), absl::string_view::npos) << put;
+}
+
+TEST(Messages, ATouchCarriesWholeHashes) {
+  for (size_t size = 0; size <= 24; ++size) {
+    Buffer buffer(256);
+    RequestWriter writer(buffer.bytes());
+    ASSERT_TRUE(writer.Add(Header(OpCode::kTouch, 1), "", std::string(size, 'h')));
+    writer.Finish(0, 0);
+    const absl::Status status = ReadRequest(buffer.first(writer.size())).status();
+    EXPECT_EQ(status.ok(), size % 8 == 0) << size << ": " << status;
+    if (!status.ok()) {
+      EXPECT_NE(status.message().find("touch: value length is"), absl::string_view::npos) << status;
+    }
+  }
 }
 
 TEST(Messages, ScanEntries) {
