@@ -47,19 +47,31 @@ function(verbena_library name)
   verbena_check_headers(${target} ${ARG_HDRS})
 endfunction()
 
-# verbena_program(verbena-server SRCS ... DEPS ...)
+# verbena_program(verbena-server SRCS ... DEPS ... [NOT_TESTED])
+# NOT_TESTED: no test runs it, so with sanitizers it is only built when asked for by name.
 function(verbena_program name)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "NOT_TESTED" "" "SRCS;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE verbena::options ${ARG_DEPS})
+  if(ARG_NOT_TESTED AND VERBENA_SANITIZE)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
 endfunction()
 
 # verbena_test(NAME LABEL unit|integration|conformance|lab|model|fuzz SRCS ... DEPS ...
-#              [TIMEOUT seconds] [ARGS ...] [SERIAL])
+#              [TIMEOUT seconds] [COST seconds] [ARGS ...] [SERIAL] [ONE_THREAD])
 # One program with GoogleTest's main, run as one ctest test. SERIAL: nothing else runs beside it.
+# COST: about how long it takes; the longest start first, so that none is left to run alone.
+# ONE_THREAD: nothing in it runs beside anything else, so there is nothing that ThreadSanitizer could
+# find; the preset tsan has no such test.
 function(verbena_test name)
-  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT" "SRCS;DEPS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;ONE_THREAD" "LABEL;TIMEOUT;COST" "SRCS;DEPS;ARGS" ${ARGN})
+  if(ARG_ONE_THREAD AND VERBENA_SANITIZE MATCHES "thread")
+    return()
+  endif()
   add_executable(${name} ${ARG_SRCS})
+  set_target_properties(${name} PROPERTIES
+    UNITY_BUILD ${VERBENA_UNITY_TESTS} UNITY_BUILD_BATCH_SIZE 8)
   target_link_libraries(${name} PRIVATE verbena::options ${ARG_DEPS} GTest::gmock GTest::gtest
                                         GTest::gtest_main)
   set(test ${VERBENA_TEST_PREFIX}${name})
@@ -71,17 +83,37 @@ function(verbena_test name)
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 3")
   endif()
   set_tests_properties(${test} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_COST)
+    verbena_test_cost(${test} ${ARG_COST})
+  endif()
   if(ARG_SERIAL)
     set_tests_properties(${test} PROPERTIES RUN_SERIAL ON)
   endif()
 endfunction()
 
-# Self-containment: each header is compiled alone, with the flags of the target that owns it.
+# verbena_test_cost(TEST SECONDS): about how long a test takes in the preset release.
+function(verbena_test_cost test seconds)
+  if(VERBENA_SANITIZE)
+    math(EXPR seconds "${seconds} * 5")
+  endif()
+  set_tests_properties(${test} PROPERTIES COST ${seconds})
+endfunction()
+
+# Self-containment: each header is compiled alone, with the flags of the target that owns it. One
+# that its own source file includes before anything else has been compiled alone with that.
 set_property(GLOBAL PROPERTY VERBENA_HEADER_CHECKS "")
 function(verbena_check_headers target)
   foreach(header ${ARGN})
     cmake_path(ABSOLUTE_PATH header BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE path)
     cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE relative)
+    cmake_path(REPLACE_EXTENSION path LAST_ONLY .cc OUTPUT_VARIABLE source)
+    get_target_property(unity ${target} UNITY_BUILD)
+    if(EXISTS ${source} AND NOT unity)
+      file(STRINGS ${source} first LIMIT_COUNT 1 REGEX "^ *#")
+      if(first STREQUAL "#include \"${relative}\"")
+        continue()
+      endif()
+    endif()
     set_property(GLOBAL APPEND PROPERTY VERBENA_HEADER_CHECKS "${target}|${relative}")
   endforeach()
 endfunction()

@@ -68,7 +68,8 @@ follow() {
   [ ! -t 2 ] || printf '\r\033[K' >&2
 }
 
-# build PRESET TARGET...: configures and builds with all cores; shows how far it is, and what failed.
+# build PRESET TARGET...: configures and builds with all cores, behind what else runs here; shows how
+# far it is, and what failed.
 build() {
   local preset=$1 log
   shift
@@ -77,7 +78,7 @@ build() {
   (
     cd "$ROOT"
     cmake --preset "$preset" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "${CMAKE_EXTRA[@]}" &&
-      cmake --build --preset "$preset" --target "$@"
+      nice cmake --build --preset "$preset" --target "$@"
   ) 2>&1 | follow "$log" || {
     tail -n 60 "$log" >&2
     die "building preset $preset failed, see $log"

@@ -9,10 +9,11 @@ usage() {
 Usage: scripts/test.sh [--full] [--label=NAME] [--preset=NAME]... [--jobs=N] [--help]
 
 Installs the Debian packages that are missing (root, or a user with sudo), checks format and
-headers, builds the presets release, asan-ubsan and tsan, and runs the tests of each; those with the
-label lab run on kernel RDMA drivers in virtual machines (tests/lab/lab.sh --help). ctest's summary
-comes last, with what was skipped and why. Safe to run twice; nothing outside the source tree but
-Debian packages, ccache's cache and the lab's (~/.cache/verbena-lab) is changed.
+headers, builds the presets release, asan-ubsan and tsan, and runs the tests of each. Those with the
+label lab run on kernel RDMA drivers in virtual machines (tests/lab/lab.sh --help): they start once
+the preset release is built, and the other presets are built beside them. ctest's summaries come
+last, with what was skipped and why. Safe to run twice; nothing outside the source tree but Debian
+packages, ccache's cache and the lab's (~/.cache/verbena-lab) is changed.
 
   --full          the long proofs, the whole integration suite in virtual machines (else a part of
                   it), and the preset dev with clang
@@ -80,7 +81,39 @@ packages=("${BUILD_PACKAGES[@]}" gcc spin clang-format shellcheck libc6-dbg redi
 [ $FULL -eq 0 ] || packages+=(clang)
 install_packages "${packages[@]}"
 
-CMAKE_EXTRA=(-DVERBENA_WERROR=ON "-DVERBENA_FULL_TESTS=$FULL")
+# run_ctest NAME PRESETS OPTION...: the tests of these presets (words in one argument) that the options
+# select, in one run, so that one summary tells everything; on the terminal and in build/ctest-NAME.log.
+run_ctest() {
+  local folder=build/ctest-$1 log preset
+  log=$(log_file "ctest-$1")
+  mkdir -p "$folder"
+  for preset in $2; do printf 'subdirs("%s/build/%s")\n' "$ROOT" "$preset"; done \
+    >"$folder/CTestTestfile.cmake"
+  shift 2
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error "$@" 2>&1 | tee "$log"
+}
+
+# The lab's tests run one after the other, in machines of one emulated processor. Compilers may work
+# beside them, with a lower priority, but no other tests.
+LAB=0
+LAB_PID=
+[[ ! $LABEL =~ ^(lab)?$ || " ${PRESETS[*]} " != *' release '* ]] || LAB=1
+start_lab() {
+  say "the tests with the label lab start (log: build/ctest-lab.log)"
+  set -m # with a process group of its own, so that they can be ended with all that they started
+  run_ctest lab release -L '^lab$' >/dev/null 2>&1 </dev/null &
+  LAB_PID=$!
+  set +m
+}
+# shellcheck disable=SC2317 # called by trap
+end_lab() { [ -z "$LAB_PID" ] || kill -TERM -- "-$LAB_PID" 2>/dev/null || true; }
+trap end_lab EXIT
+
+# Once per machine and kernel: packages, the guest's kernel. What keeps the lab from running shows
+# among the skipped tests.
+[ $LAB -eq 0 ] || tests/lab/lab.sh prepare &
+
+CMAKE_EXTRA=(-DVERBENA_WERROR=ON -DVERBENA_UNITY_TESTS=ON "-DVERBENA_FULL_TESTS=$FULL")
 for preset in "${PRESETS[@]}"; do
   targets=(all)
   [ $CHECKS -eq 0 ] || [ "$preset" != release ] || targets+=(check-headers)
@@ -88,6 +121,7 @@ for preset in "${PRESETS[@]}"; do
     CMAKE_EXTRA+=(-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang)
   fi
   build "$preset" "${targets[@]}"
+  [ $LAB -eq 0 ] || [ "$preset" != release ] || start_lab
 done
 
 if [ $CHECKS -eq 1 ]; then
@@ -95,35 +129,35 @@ if [ $CHECKS -eq 1 ]; then
   scripts/check_source.sh
 fi
 
-# One ctest run over all presets, so that one summary tells everything.
-mkdir -p build/all
-{
-  for preset in "${PRESETS[@]}"; do printf 'subdirs("%s/build/%s")\n' "$ROOT" "$preset"; done
-} >build/all/CTestTestfile.cmake
-select=()
-if [ -n "$LABEL" ]; then
-  select=(-L "^$LABEL\$")
-fi
-# Once per machine and kernel: packages, the guest's kernel. What keeps the lab from running shows
-# among the skipped tests.
-if [[ $LABEL =~ ^(lab)?$ && " ${PRESETS[*]} " = *' release '* ]]; then
-  tests/lab/lab.sh prepare || true
-fi
-say "running the tests (${LABEL:-all labels}; presets: ${PRESETS[*]})"
-log=$(log_file ctest)
 status=0
-ctest --test-dir build/all --output-on-failure --no-tests=error -j "$JOBS" \
-  "${select[@]}" 2>&1 | tee "$log" || status=1
+runs=()
+if [ $LAB -eq 1 ]; then
+  say "waiting for the tests with the label lab"
+  wait "$LAB_PID" || status=1
+  LAB_PID=
+  cat build/ctest-lab.log
+  runs+=(lab)
+fi
+if [ "$LABEL" != lab ] || [ $LAB -eq 0 ]; then
+  select=(-LE '^lab$')
+  [ -z "$LABEL" ] || select=(-L "^$LABEL\$")
+  say "running the tests (${LABEL:-all labels}; presets: ${PRESETS[*]})"
+  run_ctest all "${PRESETS[*]}" -j "$JOBS" "${select[@]}" || status=1
+  runs+=(all)
+fi
 
 # GoogleTest's skips inside programs that passed, with their reasons.
-ctest_log=build/all/Testing/Temporary/LastTest.log
-skipped=$(grep -c '^\[  SKIPPED \] .* (' "$ctest_log" || true)
+tests=("${runs[@]/#/build/ctest-}")
+tests=("${tests[@]/%//Testing/Temporary/LastTest.log}")
+skipped=$(cat "${tests[@]}" | grep -c '^\[  SKIPPED \] .* (' || true)
 if [ "$skipped" -gt 0 ]; then
   say "$skipped test cases were skipped:"
-  grep -B 2 '^\[  SKIPPED \] .* (' "$ctest_log" | grep -v '^\[ RUN\|^--' | sort | uniq -c || true
+  cat "${tests[@]}" | grep -B 2 '^\[  SKIPPED \] .* (' | grep -v '^\[ RUN\|^--' | sort | uniq -c || true
 else
   say "no test case was skipped"
 fi
-grep -h '^lab.sh: skipped: ' "$ctest_log" | sort | uniq -c || true
-sed -n '/tests passed, .* tests failed out of/,$p' "$log"
+grep -h '^lab.sh: skipped: ' "${tests[@]}" | sort | uniq -c || true
+for run in "${runs[@]}"; do
+  sed -n '/tests passed, .* tests failed out of/,$p' "build/ctest-$run.log"
+done
 exit $status

@@ -41,7 +41,8 @@ absl::StatusOr<ConnectOptions> ConnectOptionsFromFlags() {
 
 std::string_view ConnectFlagsHelp() {
   return R"(  --tos=N              type of service of this side's packets (0 to 255; DSCP times 4), by which
-                       switches choose a traffic class; by default as the system is configured
+                       switches choose a traffic class; by default as the system is configured. On
+                       InfiniBand it is not the service level: the subnet manager chooses that
   --ack_timeout=14     how long the adapter waits for an acknowledgement before it repeats a packet:
                        4.096 us * 2^N (1 to 31; 14 is 67 ms)
   --retry_count=6      how often it repeats (0 to 7; 7 is for ever on some devices)

@@ -79,7 +79,7 @@ class QueuePair {
   // Moves to ERR: everything outstanding is flushed. Allowed in any state.
   absl::Status ToError();
   // How long a sender waits before it tries again when this side has no receive posted: a 5-bit
-  // code (12: 0.64 ms, 14: 1 ms, 0: 655 ms). Allowed once connected.
+  // code (12: 0.64 ms, 14: 1.28 ms, 0: 655 ms). Allowed once connected.
   absl::Status SetMinRnrTimer(uint8_t code);
   // What the device says of the attributes in `mask` (see ibv_query_qp).
   absl::StatusOr<ibv_qp_attr> Query(int mask) const;

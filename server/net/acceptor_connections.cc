@@ -108,6 +108,7 @@ void Acceptor::Admit(verbs::CmId id, const wire::ConnectData& hello,
   connection->parameters =
       verbs::LimitToRequest(verbs::LimitToDevice(wanted, adapter->attributes()), offered);
   connection->reads_allowed = connection->parameters.initiator_depth;
+  connection->read_window = ReadWindow(connect_.ack_timeout);
   connection->worker->Post({WorkerMail::Kind::kAdopt, connection});
 }
 

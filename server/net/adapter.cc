@@ -104,7 +104,8 @@ absl::Status Adapter::RegisterSlice(const Slice& slice) {
   return absl::OkStatus();
 }
 
-// The memory-lock limit, where that may be why a registration failed.
+// How much would have to be locked, where the limit may be why a registration failed; how to raise it
+// is in `status`.
 absl::Status Adapter::ExplainRegistration(const absl::Status& status, const Slice& slice) const {
   const int error = verbs::ErrnoOf(status).value_or(0);
   const bool registration = absl::StrContains(status.message(), "ibv_reg_mr");
@@ -120,9 +121,7 @@ absl::Status Adapter::ExplainRegistration(const absl::Status& status, const Slic
       FormatSize(limit.rlim_cur), ", but needs ", FormatSize(region + messages + staging),
       " for this device (region ", FormatSize(region), ", message buffers ", FormatSize(messages),
       staging > 0 ? absl::StrCat(", staging memory ", FormatSize(staging)) : "",
-      "), and as much again for each further device. Raise the limit: `ulimit -l unlimited` in the "
-      "shell that starts the server; --ulimit memlock=-1 for its container; "
-      "LimitMEMLOCK=infinity in its systemd unit. Or lower --memory. (",
+      "), and as much again for each further device. Raise the limit or lower --memory. (",
       status.message(), ")"));
   return explained;
 }

@@ -33,6 +33,7 @@
 #include "server/net/handler.h"
 #include "server/net/mailbox.h"
 #include "server/net/message_memory.h"
+#include "server/net/read_window.h"
 #include "server/net/send_ledger.h"
 
 namespace verbena::net {
@@ -87,11 +88,14 @@ struct ActiveRequest {
   uint32_t left = 0;            // operations that have no result yet
 };
 
-// A READ under way into a piece of staging memory.
-struct StagedRead {
-  uint32_t piece;
+inline constexpr uint32_t kNoPiece = UINT32_MAX;
+
+// A READ of a part of a large value.
+struct PostedRead {
+  uint32_t piece;   // of staging memory, where READs are staged; else kNoPiece
   uint32_t size;    // bytes
   uint64_t offset;  // of its first byte in the value
+  int64_t posted;   // CLOCK_MONOTONIC, ns
 };
 
 // A large value on its way from the client's memory into the slice.
@@ -105,10 +109,10 @@ struct ReadTransfer {
   uint64_t taken = 0;      // of these, bytes that are in the block and hashed
   uint32_t in_flight = 0;  // READs
   uint32_t done = 0;       // READs that are done and not taken; then it is in Worker::piece_turns_
-  // Where READs are staged: those under way or not taken, oldest first, which is the order in which
-  // they complete; and whether it stands in the line for a piece (StagingPool).
-  std::vector<StagedRead> staged;
-  bool waits_for_piece = false;
+  // READs under way or not taken, oldest first, which is the order in which they complete.
+  std::vector<PostedRead> reads;
+  uint64_t bytes_in_flight = 0;  // of those under way
+  bool waits_for_piece = false;  // stands in the line for a piece (StagingPool)
 };
 
 // An item that is kept for the client, until a tick of the worker.
@@ -153,6 +157,7 @@ struct Connection {
   SendLedger ledger;
   ActiveRequest request;
   ReadTransfer transfer;
+  ReadWindow read_window;
   std::vector<HeldPin> pins;
   std::vector<Arrived> waiting;  // from waiting_head on: arrived behind `request`
   size_t waiting_head = 0;

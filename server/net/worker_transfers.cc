@@ -6,7 +6,9 @@
 // done a piece at a time, in turn for all connections, and before each piece the worker looks for
 // other requests: what those wait is one piece, however large the values are and however many.
 #include <algorithm>
+#include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/relaxed_copy.h"
 #include "common/verbs/data_path.h"
 #include "server/net/worker.h"
@@ -15,6 +17,8 @@ namespace verbena::net {
 
 using wire::Operation;
 using wire::ResultCode;
+
+static_assert(kReadPiece <= kStagingPiece);
 
 // Prepares the block and READs the value into it. The request goes on when that is done; meanwhile
 // its receive buffer is held, and the connection's later requests wait.
@@ -38,6 +42,8 @@ Worker::Step Worker::StartTransfer(Connection& connection, const Operation& oper
   transfer.taken = 0;
   transfer.in_flight = 0;
   transfer.done = 0;
+  transfer.reads.clear();
+  transfer.bytes_in_flight = 0;
   if (transfer.size == 0) {
     const Change published = handler_.Publish(options_.index, std::move(transfer.pending));
     AddChange(connection, operation.header, published);
@@ -47,14 +53,16 @@ Worker::Step Worker::StartTransfer(Connection& connection, const Operation& oper
   return Step::kWaits;
 }
 
-// Whether another READ is to be posted: as many are kept in flight as are allowed, leaving places
-// for the answer and an unasked message. One READ at least always fits: nothing else of the
-// connection is posted meanwhile but what the window and the spare receives allow, and the ledger
-// has places for those and for kReadsInFlight READs.
+// Whether another READ is to be posted: as many are kept in flight as are allowed and as the
+// connection's window has room for, leaving places for the answer and an unasked message. One READ
+// at least always fits: nothing else of the connection is posted meanwhile but what the window of
+// requests and the spare receives allow, and the ledger has places for those and for kReadsInFlight
+// READs.
 bool Worker::MayRead(const Connection& connection) const {
   const ReadTransfer& transfer = connection.transfer;
   return connection.state == ConnectionState::kOpen && transfer.posted < transfer.size &&
          transfer.in_flight < connection.reads_allowed &&
+         connection.read_window.HasRoom(transfer.bytes_in_flight) &&
          (connection.ledger.free() > 2 || transfer.in_flight == 0);
 }
 
@@ -89,6 +97,7 @@ void Worker::PostRead(Connection& connection) {
   entry.request.wr.rdma.rkey = transfer.remote_key;
   entry.inline_buffer = kNoBuffer;
   transfer.posted += sink.length;
+  transfer.bytes_in_flight += sink.length;
   ++transfer.in_flight;
   counters_.reads_posted.Add();
 }
@@ -97,22 +106,26 @@ void Worker::PostRead(Connection& connection) {
 ibv_sge Worker::NextSink(Connection& connection) {
   QueueSet& queues = *connection.queues;
   ReadTransfer& transfer = connection.transfer;
-  const uint64_t left = transfer.size - transfer.posted;
+  const auto size = static_cast<uint32_t>(
+      std::min(connection.read_window.piece(), transfer.size - transfer.posted));
+  PostedRead& read = transfer.reads.emplace_back(PostedRead{
+      .piece = kNoPiece, .size = size, .offset = transfer.posted, .posted = MonotonicNanos()});
   if (!queues.staging.used()) {
-    return verbs::MakeSge(transfer.pending->value().data() + transfer.posted,
-                          static_cast<uint32_t>(std::min(kReadPiece, left)),
+    return verbs::MakeSge(transfer.pending->value().data() + read.offset, size,
                           queues.adapter->slice().lkey());
   }
-  const auto size = static_cast<uint32_t>(std::min(kStagingPiece, left));
-  const uint32_t piece = queues.staging.Acquire();
+  read.piece = queues.staging.Acquire();
   counters_.staging_in_use.Add();
-  transfer.staged.push_back({.piece = piece, .size = size, .offset = transfer.posted});
-  return verbs::MakeSge(queues.staging.Piece(piece), size, queues.staging.lkey());
+  return verbs::MakeSge(queues.staging.Piece(read.piece), size, queues.staging.lkey());
 }
 
-// A READ has succeeded.
+// A READ has succeeded: the oldest of those under way.
 void Worker::OnReadDone(Connection& connection) {
-  if (connection.transfer.done++ == 0) piece_turns_.push_back(&connection);
+  ReadTransfer& transfer = connection.transfer;
+  const PostedRead& read = transfer.reads[transfer.done];
+  transfer.bytes_in_flight -= read.size;
+  connection.read_window.OnRead(read.size, MonotonicNanos() - read.posted);
+  if (transfer.done++ == 0) piece_turns_.push_back(&connection);
 }
 
 // Works on one piece of a connection that has some, and lets the next one have its turn. Whether
@@ -127,7 +140,8 @@ bool Worker::TakeNextPiece() {
 }
 
 // Takes what the oldest READ has brought. Another one is posted first, so that it is under way
-// meanwhile; no more than one, so that what has come waits in the processor's cache.
+// meanwhile, or two, where fewer are than the window allows; no more, so that what has come waits in
+// the processor's cache.
 void Worker::TakePiece(Connection& connection) {
   ReadTransfer& transfer = connection.transfer;
   const bool staged = connection.queues->staging.used();
@@ -135,11 +149,12 @@ void Worker::TakePiece(Connection& connection) {
     TakeStaged(connection);
   } else if (MayRead(connection)) {
     PostRead(connection);
+    if (MayRead(connection)) PostRead(connection);
     FlushAll();
     if (connection.state != ConnectionState::kOpen) return;
   }
-  const uint64_t size =
-      std::min(staged ? kStagingPiece : kReadPiece, transfer.size - transfer.taken);
+  const uint32_t size = transfer.reads.front().size;
+  transfer.reads.erase(transfer.reads.begin());
   transfer.pending->Filled(size);
   transfer.taken += size;
   if (--transfer.done > 0) piece_turns_.push_back(&connection);
@@ -165,11 +180,10 @@ void Worker::FinishTransfer(Connection& connection) {
 void Worker::TakeStaged(Connection& connection) {
   ReadTransfer& transfer = connection.transfer;
   StagingPool& staging = connection.queues->staging;
-  const StagedRead read = transfer.staged.front();
-  transfer.staged.erase(transfer.staged.begin());
+  PostedRead& read = transfer.reads.front();
   CopyToShared(transfer.pending->value().data() + read.offset, staging.Piece(read.piece),
                read.size);
-  staging.Release(read.piece);
+  staging.Release(std::exchange(read.piece, kNoPiece));
   counters_.staging_in_use.Subtract();
   ServeStaging(*connection.queues);
 }
@@ -203,14 +217,15 @@ void Worker::ServeStaging(QueueSet& queues) {
 // (ibv_destroy_qp returns when the adapter no longer knows the queue pair). It comes in any case,
 // so it is what is waited for in every case.
 void Worker::ReleaseStaged(Connection& connection) {
-  ReadTransfer& transfer = connection.transfer;
-  if (transfer.staged.empty()) return;
-  for (const StagedRead& read : transfer.staged) {
-    connection.queues->staging.Release(read.piece);
+  bool any = false;
+  for (PostedRead& read : connection.transfer.reads) {
+    const uint32_t piece = std::exchange(read.piece, kNoPiece);
+    if (piece == kNoPiece) continue;
+    connection.queues->staging.Release(piece);
     counters_.staging_in_use.Subtract();
+    any = true;
   }
-  transfer.staged.clear();
-  ServeStaging(*connection.queues);
+  if (any) ServeStaging(*connection.queues);
 }
 
 }  // namespace verbena::net
