@@ -72,6 +72,11 @@ function(verbena_test name)
   add_executable(${name} ${ARG_SRCS})
   set_target_properties(${name} PROPERTIES
     UNITY_BUILD ${VERBENA_UNITY_TESTS} UNITY_BUILD_BATCH_SIZE 8)
+  if(VERBENA_UNITY_TESTS)
+    # A file's anonymous types look shared once files are compiled together.
+    target_compile_options(${name} PRIVATE
+      -O1 $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
   target_link_libraries(${name} PRIVATE verbena::options ${ARG_DEPS} GTest::gmock GTest::gtest
                                         GTest::gtest_main)
   set(test ${VERBENA_TEST_PREFIX}${name})

@@ -118,7 +118,7 @@ for preset in "${PRESETS[@]}"; do
   targets=(all)
   [ $CHECKS -eq 0 ] || [ "$preset" != release ] || targets+=(check-headers)
   if [ "$preset" = dev ] && [ $FULL -eq 1 ]; then
-    CMAKE_EXTRA+=(-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang)
+    CMAKE_EXTRA+=(-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang -DVERBENA_UNITY_TESTS=OFF)
   fi
   build "$preset" "${targets[@]}"
   [ $LAB -eq 0 ] || [ "$preset" != release ] || start_lab

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/standard_descriptors.h"
 #include "common/base/whole_file.h"
+#include "common/verbs/rdma_core.h"
 #include "server/admin/signals.h"
 #include "server/flags.h"
 #include "server/server.h"
@@ -83,6 +84,10 @@ int Serve(const CommandLine& line) {
 
 int main(int argc, char** argv) {
   verbena::HoldStandardDescriptors();
+  // Only the acceptor's thread destroys what is on devices, and takes their events; a worker takes
+  // the events of its own completion queues, which are destroyed when it has given them up or
+  // ended.
+  verbena::verbs::AllowDestroyingAfterRemoval();
   verbena::admin::BlockStopSignals();
   signal(SIGPIPE, SIG_IGN);
   const absl::StatusOr<CommandLine> line = verbena::server::ParseCommandLine(&argc, &argv);

@@ -1,8 +1,10 @@
 #include "client/src/endpoint.h"
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -34,6 +36,13 @@ absl::Status OfConnecting(const absl::Status& status) {
     default:
       return status;
   }
+}
+
+// The interrupt of the next completion queue: all in turn, from one that is another in each
+// process, so that the clients of a machine do not share one.
+int NextVector(const verbs::DeviceView& device) {
+  static std::atomic<unsigned> next{static_cast<unsigned>(getpid())};
+  return static_cast<int>(next++ % static_cast<unsigned>(device.completion_vectors()));
 }
 
 // How many endpoints use each context. Never destroyed: threads may outlive main.
@@ -187,7 +196,8 @@ absl::Status Endpoint::MakeQueues() {
   VERBENA_ASSIGN_OR_RETURN(completion_channel_, verbs::CompletionChannel::Create(cm_id_.device()));
   const int entries = static_cast<int>(plan_.completions);
   VERBENA_ASSIGN_OR_RETURN(
-      cq_, verbs::CompletionQueue::Create(cm_id_.device(), entries, &completion_channel_));
+      cq_, verbs::CompletionQueue::Create(cm_id_.device(), entries, &completion_channel_,
+                                          /*context=*/nullptr, NextVector(cm_id_.device())));
   if (cq_.capacity() < entries) {
     return absl::ResourceExhaustedError(absl::StrCat("device ", device_name_,
                                                      " made a completion queue of ", cq_.capacity(),

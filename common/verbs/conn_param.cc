@@ -44,6 +44,7 @@ std::string DescribeConnection(const CmId& id, const QueuePair& qp) {
                   ", ack_timeout ", attr->timeout, ", retry_count ", attr->retry_cnt,
                   ", rnr_timer ", attr->min_rnr_timer, ", READs ", attr->max_rd_atomic, " out, ",
                   attr->max_dest_rd_atomic, " in");
+  if (path.is_global != 0) absl::StrAppend(&text, ", GID index ", path.grh.sgid_index);
   return text;
 }
 

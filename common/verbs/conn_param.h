@@ -105,8 +105,9 @@ absl::Status ApplyBeforeConnect(CmId& id, const ConnectOptions& options);
 absl::Status ApplyAfterConnect(const CmId& id, QueuePair& qp, const ConnectOptions& options);
 
 // What a connected queue pair has of these options as the device itself tells (ibv_query_qp), for a
-// log: "QP 17: tos 104, ack_timeout 15, retry_count 5, rnr_timer 14, READs 16 out, 128 in". iWARP
-// devices have none of them, and their answers mean nothing: "QP 3: iWARP, TCP repeats".
+// log: "QP 17: tos 104, ack_timeout 15, retry_count 5, rnr_timer 14, READs 16 out, 128 in, GID
+// index 1". iWARP devices have none of them, and their answers mean nothing: "QP 3: iWARP, TCP
+// repeats".
 std::string DescribeConnection(const CmId& id, const QueuePair& qp);
 
 }  // namespace verbena::verbs

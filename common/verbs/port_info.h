@@ -43,7 +43,8 @@ struct GidInfo {
   std::string type;  // GidTypeName; empty: not known
 };
 // The entry of the port's table that holds `gid`. Where it stands there as RoCE v1 and v2, the
-// second, which the connection manager prefers.
+// second: it is what the connection manager takes, unless the administrator has it take v1
+// (configfs: default_roce_mode). Which one a connection has is in its DescribeConnection.
 GidInfo DescribeGid(const DeviceView& device, const PortInfo& port, const ibv_gid& gid);
 
 // "rxe0, port 1 (active), link layer Ethernet, 10 Gb/s, MTU 1024"; LIDs on InfiniBand.

@@ -1,5 +1,7 @@
 #include "common/verbs/rdma_core.h"
 
+#include <cstdlib>
+
 namespace verbena::verbs {
 namespace {
 
@@ -118,6 +120,11 @@ VerbsApi& RdmaCoreVerbs() {
   // Never destroyed: threads may use it until the very end.
   static RdmaCore& table = *new RdmaCore;
   return table;
+}
+
+void AllowDestroyingAfterRemoval() {
+  // What the user has set stays.
+  setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", /*overwrite=*/0);
 }
 
 }  // namespace verbena::verbs

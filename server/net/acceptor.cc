@@ -102,7 +102,10 @@ absl::Status Acceptor::SetUp(Listener& listener) {
 }
 
 // Finds or makes the adapter of an id's device; once the threads run, one that is made is theirs
-// too.
+// too. Until it is registered nobody is accepted on other devices either, and connections that end
+// are not destroyed. That is bearable: it happens when a device has come back, the region's pages
+// are there already (registering 1 GiB of them takes an emulated processor 65 ms, and less where
+// they are huge), clients of other devices ask again, and those that are connected notice nothing.
 absl::StatusOr<Adapter*> Acceptor::AdapterFor(const verbs::CmId& id) {
   if (Adapter* known = FindAdapter(id); known != nullptr) return known;
   const verbs::DeviceView device = id.device();
@@ -128,6 +131,10 @@ absl::StatusOr<Adapter*> Acceptor::AdapterFor(const verbs::CmId& id) {
     const std::lock_guard lock(mutex_);
     adapters_.push_back(std::move(made));
   }
+  // A device that works again has an anchor again.
+  std::erase_if(failed_, [&](const verbs::CmId& each) {
+    return each.device().context() == adapter->device().context();
+  });
   if (epoll_.valid()) RearmAlarms();
   return adapter;
 }

@@ -5,6 +5,10 @@
 // connections as if their clients had left, each worker gives up its queues, and only then what is
 // registered is freed and the device's files are closed, for which the driver waits. Addresses that
 // have lost their device are looked for once a second, and listened on again.
+//
+// A device that fails, or one of whose shared queues does, goes the same way, but its files stay
+// open: it may not be removed at all, and then is set up anew, or be removed later, and then they
+// are closed.
 #pragma once
 
 #include <array>
@@ -126,7 +130,9 @@ class Acceptor {
   void OnQueuePairEvent(const verbs::AsyncEvent& event);
   void OnPortEvent(Adapter& adapter, const verbs::AsyncEvent& event);
   void RearmAlarms();
-  void StartRemoval(ibv_context* context);
+  void OnAddressChange(rdma_cm_id* id);
+  void OnRemoved(ibv_context* context);
+  void StartRemoval(ibv_context* context, const std::string& why);
   void ContinueRemoval(Adapter& adapter);
   void FinishRemoval(Adapter& adapter);
   void LookForMissing();
@@ -156,6 +162,8 @@ class Acceptor {
   std::vector<Listener> listeners_;
   std::vector<std::unique_ptr<Adapter>> adapters_;
   std::vector<NetAddress> missing_;
+  // Of devices that have failed and been let go: who hears of it when they are removed.
+  std::vector<verbs::CmId> failed_;
   absl::flat_hash_map<Connection*, std::unique_ptr<Connection>> connections_;
 
   std::vector<Worker*> workers_;

@@ -35,7 +35,13 @@ void Acceptor::TakeCmEvents() {
         // Ids cannot be destroyed while their event is not acknowledged.
         ibv_context* const context = (*event)->id()->verbs;
         (*event)->Ack();
-        StartRemoval(context);
+        OnRemoved(context);
+        break;
+      }
+      case RDMA_CM_EVENT_ADDR_CHANGE: {
+        rdma_cm_id* const id = (*event)->id();
+        (*event)->Ack();
+        OnAddressChange(id);
         break;
       }
       case RDMA_CM_EVENT_DISCONNECTED:
@@ -55,6 +61,25 @@ void Acceptor::TakeCmEvents() {
         break;
     }
   }
+}
+
+// A bond has failed over, say. The connection manager's ids keep the port that they were bound to,
+// so a listener is bound anew. A connection shows by itself whether its path still leads anywhere.
+void Acceptor::OnAddressChange(rdma_cm_id* id) {
+  const auto found = std::find_if(listeners_.begin(), listeners_.end(),
+                                  [&](const Listener& each) { return each.id.get() == id; });
+  if (found == listeners_.end()) return;
+  LogWarn(found->address.ToString(),
+          ": its network interface has another hardware address (a bond that has failed over?); "
+          "listening on it anew. Clients whose path has gone with the old one must connect again");
+  Listener old;
+  {
+    const std::lock_guard lock(mutex_);
+    missing_.push_back(found->address);
+    old = std::move(*found);
+    listeners_.erase(found);
+  }
+  look_at_ = MonotonicNanos();
 }
 
 void Acceptor::TakeAsyncEvents(Adapter& adapter) {
@@ -90,8 +115,13 @@ void Acceptor::OnAsyncEvent(Adapter& adapter, const verbs::AsyncEvent& event) {
     case IBV_EVENT_GID_CHANGE:
       OnPortEvent(adapter, event);
       break;
+    // The queues are shared by many connections, all of which are lost. This happens to a device or
+    // driver at fault, not to one that is used wrongly: there is room for all that may be posted.
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_DEVICE_FATAL:
-      StartRemoval(adapter.device().context());
+      StartRemoval(adapter.device().context(),
+                   absl::StrCat("has failed (", verbs::AsyncEventText(event.type()), ")"));
       break;
     case IBV_EVENT_COMM_EST:
     case IBV_EVENT_SQ_DRAINED:
@@ -150,8 +180,20 @@ void Acceptor::RearmAlarms() {
   }
 }
 
+void Acceptor::OnRemoved(ibv_context* context) {
+  for (const std::unique_ptr<Adapter>& adapter : adapters_) {
+    if (adapter->device().context() == context) adapter->SetRemoved();
+  }
+  StartRemoval(context, "is removed");
+  const auto mine = std::stable_partition(
+      failed_.begin(), failed_.end(),
+      [&](const verbs::CmId& anchor) { return anchor.device().context() != context; });
+  if (mine != failed_.end()) verbs::CloseFilesOfRemoved(mine->device());
+  failed_.erase(mine, failed_.end());
+}
+
 // The driver waits until everything on the device is let go, whichever context it is open with.
-void Acceptor::StartRemoval(ibv_context* context) {
+void Acceptor::StartRemoval(ibv_context* context, const std::string& why) {
   const auto found = std::find_if(adapters_.begin(), adapters_.end(), [&](const auto& adapter) {
     return adapter->device().context() == context && !adapter->leaving();
   });
@@ -175,7 +217,7 @@ void Acceptor::StartRemoval(ibv_context* context) {
     }
   }
   counters_.devices_removed.Add();
-  LogError("device ", device, " is removed: its ", connections,
+  LogError("device ", device, " ", why, ": its ", connections,
            " connections end, and nobody can connect to ", absl::StrJoin(addresses, ", "),
            " until it is back. The data stays.");
   for (Adapter* adapter : leaving) {
@@ -219,10 +261,15 @@ void Acceptor::FinishRemoval(Adapter& adapter) {
     gone = std::move(*found);
     adapters_.erase(found);
   }
-  const verbs::CmId anchor = gone->TakeAnchor();
+  const bool removed = gone->removed();
+  verbs::CmId anchor = gone->TakeAnchor();
   gone.reset();
   // The ids keep the context alive, so its files are closed before they go.
-  verbs::CloseFilesOfRemoved(device);
+  if (removed) {
+    verbs::CloseFilesOfRemoved(device);
+  } else {
+    failed_.push_back(std::move(anchor));
+  }
   ended.clear();
   LogInfo("device ", name, " is let go");
   if (adapters_.empty()) {

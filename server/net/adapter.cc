@@ -104,8 +104,8 @@ absl::Status Adapter::RegisterSlice(const Slice& slice) {
   return absl::OkStatus();
 }
 
-// How much would have to be locked, where the limit may be why a registration failed; how to raise it
-// is in `status`.
+// How much would have to be locked, where the limit may be why a registration failed; how to raise
+// it is in `status`.
 absl::Status Adapter::ExplainRegistration(const absl::Status& status, const Slice& slice) const {
   const int error = verbs::ErrnoOf(status).value_or(0);
   const bool registration = absl::StrContains(status.message(), "ibv_reg_mr");

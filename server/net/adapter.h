@@ -91,6 +91,9 @@ class Adapter {
   // The device is being removed: no new connections. The acceptor's.
   bool leaving() const { return leaving_; }
   void SetLeaving() { leaving_ = true; }
+  // It really is, rather than has failed: its files are to be closed. The acceptor's.
+  bool removed() const { return removed_; }
+  void SetRemoved() { removed_ = true; }
   // To be destroyed after the adapter.
   verbs::CmId TakeAnchor() { return std::move(anchor_); }
 
@@ -115,6 +118,7 @@ class Adapter {
   verbs::CmId anchor_;  // destroyed last
   verbs::DeviceView device_;
   bool leaving_ = false;
+  bool removed_ = false;
   ibv_device_attr attributes_{};
   QueuePlan plan_;
   verbs::ProtectionDomain pd_;

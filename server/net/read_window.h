@@ -1,7 +1,7 @@
 // How much of a large value is READ at once from one client: a window, as TCP has one.
 //
-// A READ is answered with a packet for each MTU, and where one of them is lost many adapters ask for
-// all that follows once more, when the ack timeout is over (go back N). What the peer was still
+// A READ is answered with a packet for each MTU, and where one of them is lost many adapters ask
+// for all that follows once more, when the ack timeout is over (go back N). What the peer was still
 // sending is then in the way of what is asked for, and is asked for again before it has come: with
 // much in flight nothing may get through for as long as the retries last, and the connection fails.
 // A window that is small where packets are lost, or where a link is shared by many, costs nothing
@@ -26,9 +26,9 @@ class ReadWindow {
   static constexpr uint64_t kFirst = 4 * kLeast;
   static constexpr uint64_t kMost = kReadsInFlight * kReadPiece;
 
-  // `ack_timeout` is the code of the connection (verbs::ConnectOptions). A READ that takes more than
-  // half of that time was repeated, or waits behind too much else; but whatever is set, 10 ms are
-  // not too long (a full window takes 8 ms at 1 Gbit/s), and 100 ms are.
+  // `ack_timeout` is the code of the connection (verbs::ConnectOptions). A READ that takes more
+  // than half of that time was repeated, or waits behind too much else; but whatever is set, 10 ms
+  // are not too long (a full window takes 8 ms at 1 Gbit/s), and 100 ms are.
   explicit ReadWindow(uint8_t ack_timeout = 14)
       : slow_(std::clamp<int64_t>(int64_t{2048} << std::min<int>(ack_timeout, 31), 10'000'000,
                                   100'000'000)) {}
@@ -41,12 +41,11 @@ class ReadWindow {
     return std::clamp(size_ / kReadsInFlight / kLeast * kLeast, kLeast, kReadPiece);
   }
   // Whether another READ may be posted beside those in flight. One may always be.
-  bool HasRoom(uint64_t in_flight) const {
-    return in_flight == 0 || in_flight + piece() <= size_;
-  }
+  bool HasRoom(uint64_t in_flight) const { return in_flight == 0 || in_flight + piece() <= size_; }
 
-  // A READ of `bytes` has taken `nanos` from its posting to its completion. Doubles with each window
-  // that comes through in time; halves with each that does not, however many of its READs were late.
+  // A READ of `bytes` has taken `nanos` from its posting to its completion. Doubles with each
+  // window that comes through in time; halves with each that does not, however many of its READs
+  // were late.
   void OnRead(uint64_t bytes, int64_t nanos) {
     if (nanos <= slow_) {
       size_ = std::min(size_ + bytes, kMost);

@@ -140,8 +140,8 @@ bool Worker::TakeNextPiece() {
 }
 
 // Takes what the oldest READ has brought. Another one is posted first, so that it is under way
-// meanwhile, or two, where fewer are than the window allows; no more, so that what has come waits in
-// the processor's cache.
+// meanwhile, or two, where fewer are than the window allows; no more, so that what has come waits
+// in the processor's cache.
 void Worker::TakePiece(Connection& connection) {
   ReadTransfer& transfer = connection.transfer;
   const bool staged = connection.queues->staging.used();

@@ -145,7 +145,7 @@ TEST(ServerStart, WithStandardDescriptorsClosedItServes) {
                   path,
                   ProgramPath("verbena-server"),
                   FabricFlag(),
-                  ListenFlag(),
+                  "--listen=" + LocalAddress(),
                   "--memory=16MiB",
                   "--log_level=debug",
                   "--port_file=" + path};
