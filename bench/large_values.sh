@@ -64,8 +64,10 @@ address=$(cat "$work/address")
 # The large value has a name of another length than the small ones.
 large=(--server="$address" --fabric=soft --records=1 --key_size=40 --value_size="$value" --depth=1)
 small=(--server="$address" --fabric=soft --records=10000 --value_size=100 --depth=1)
-"$bin/verbena-bench" load "${small[@]}" >"$work/load.log"
-"$bin/verbena-bench" load "${large[@]}" >>"$work/load.log"
+for records in small large; do
+  declare -n flags=$records
+  "$bin/verbena-bench" load "${flags[@]}" >"$work/load.log" 2>&1 || { cat "$work/load.log" >&2 && exit 2; }
+done
 
 # report FILE WHAT: the latencies of the updates.
 report() {

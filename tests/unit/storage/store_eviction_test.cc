@@ -55,6 +55,15 @@ TEST_F(StoreEvictionTest, WhatIsReadStays) {
   EXPECT_GT(hot, 990);
 }
 
+TEST_F(StoreEvictionTest, OnlyWhatIsThereCountsAsRead) {
+  ASSERT_TRUE(Put("key", 100).ok());
+  const uint64_t before = store_->Stats().touches;
+  EXPECT_FALSE(Has(*store_, "another key"));
+  EXPECT_EQ(store_->Stats().touches, before);
+  EXPECT_TRUE(Has(*store_, "key"));
+  EXPECT_EQ(store_->Stats().touches, before + 1);
+}
+
 // The sizes change all the time, up to a quarter of the region.
 TEST_F(StoreEvictionTest, AllSizes) {
   std::mt19937_64 random(5);

@@ -148,5 +148,38 @@ TEST_F(StoreExpiryTest, GoesOnBesideChanges) {
   EXPECT_GT(stats.expired, 0u);
 }
 
+// Each change that sets an earlier time wakes once, and holds no lock then: the lookup of the same
+// key would wait for its bucket for ever.
+TEST(StoreExpiryWakeTest, WakesWithNoLockHeld) {
+  std::unique_ptr<Store> store;
+  int wakes = 0;
+  StoreOptions options;
+  options.wake_for_expiry = [&] {
+    ++wakes;
+    EXPECT_TRUE(Has(*store, "key"));
+  };
+  store = MakeStore(16 * kMiB, options);
+  ASSERT_NE(store, nullptr);
+  // The time set must be before what the last look said.
+  const auto put = [&](size_t size, int64_t seconds) {
+    store->expiry().NextLook(MonotonicNanos());
+    PutOptions put_options;
+    put_options.due_ns = MonotonicNanos() + seconds * kSecond;
+    return store->Put(0, "key", AsBytes(std::string(size, 'v')), put_options).ok();
+  };
+  EXPECT_TRUE(put(100, 36'000));  // a new key
+  EXPECT_EQ(wakes, 1);
+  EXPECT_TRUE(put(101, 9000));  // in place
+  EXPECT_EQ(wakes, 2);
+  EXPECT_TRUE(put(5000, 2000));  // elsewhere
+  EXPECT_EQ(wakes, 3);
+  store->expiry().NextLook(MonotonicNanos());
+  EXPECT_TRUE(store->Expire(0, "key", MonotonicNanos() + 200 * kSecond)->found);
+  EXPECT_EQ(wakes, 4);
+  // A later time wakes nobody.
+  EXPECT_TRUE(put(100, 36'000));
+  EXPECT_EQ(wakes, 4);
+}
+
 }  // namespace
 }  // namespace verbena::storage
