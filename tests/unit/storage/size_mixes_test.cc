@@ -172,7 +172,7 @@ double LiveWithValuesOf(const std::vector<uint64_t>& sizes) {
 // A value over 512 KiB begins a page of its own, whose rest is for others: where there are none it
 // stays empty, which is as docs/operations.md says.
 TEST(LargeSizesTest, ThePromiseIsForMixes) {
-  for (const uint64_t kib : {513, 600, 700, 830, 1000, 1100, 1500, 2500, 4100}) {
+  for (const uint64_t kib : {513u, 600u, 700u, 830u, 1000u, 1100u, 1500u, 2500u, 4100u}) {
     const double alone = LiveWithValuesOf({kib * kKiB});
     const double with_others = LiveWithValuesOf({kib * kKiB, 200 * kKiB, 20 * kKiB, 1000});
     std::printf("values of %llu KiB: live %.3f alone, %.3f with smaller ones\n",
