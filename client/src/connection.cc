@@ -1,5 +1,9 @@
 #include "verbena/connection.h"
 
+#include <pthread.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "client/src/connection_impl.h"
@@ -15,75 +19,140 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(std::string_view
 }
 
 Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Connection::~Connection() = default;
 
+// In a callback the call that runs it still needs what is behind the connection.
+Connection::~Connection() {
+  impl_->Close();
+  if (impl_->in_callback()) impl_.release()->Orphan();
+}
+
+void Connection::Close() {
+  const Impl::Call call(*impl_);
+  impl_->Close();
+}
+
+absl::Status Connection::Get(std::string_view key, std::string* value, uint64_t* version,
+                             const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->Get(key, value, version, options);
+}
 absl::StatusOr<ChangeResult> Connection::Put(std::string_view key, std::string_view value,
                                              const PutOptions& options, uint64_t* present) {
+  const Impl::Call call(*impl_);
   return impl_->Put(key, value, options, present);
 }
-absl::StatusOr<ChangeResult> Connection::Delete(std::string_view key, const Condition& condition,
+absl::StatusOr<ChangeResult> Connection::Delete(std::string_view key, const ChangeOptions& options,
                                                 uint64_t* present) {
-  return impl_->Delete(key, condition, present);
+  const Impl::Call call(*impl_);
+  return impl_->Delete(key, options, present);
 }
 absl::StatusOr<ChangeResult> Connection::Add(std::string_view key, int64_t summand,
-                                             const Condition& condition) {
-  return impl_->Add(key, summand, condition);
+                                             const ChangeOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->Add(key, summand, options);
 }
 absl::StatusOr<ChangeResult> Connection::Append(std::string_view key, std::string_view suffix,
-                                                const Condition& condition) {
-  return impl_->Append(key, suffix, condition);
+                                                const ChangeOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->Append(key, suffix, options);
 }
-absl::Status Connection::GetAndDelete(std::string_view key, std::string* value, uint64_t* version) {
-  return impl_->GetAndDelete(key, value, version);
+absl::Status Connection::GetAndDelete(std::string_view key, std::string* value, uint64_t* version,
+                                      const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->GetAndDelete(key, value, version, options);
 }
-absl::StatusOr<ChangeResult> Connection::Expire(std::string_view key,
-                                                std::chrono::milliseconds ttl) {
-  return impl_->Expire(key, ttl);
+absl::StatusOr<ChangeResult> Connection::Expire(std::string_view key, std::chrono::milliseconds ttl,
+                                                const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->Expire(key, ttl, options);
 }
-absl::StatusOr<ChangeResult> Connection::Persist(std::string_view key) {
-  return impl_->Expire(key, std::nullopt);
+absl::StatusOr<ChangeResult> Connection::Persist(std::string_view key, const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->Expire(key, std::nullopt, options);
 }
-absl::StatusOr<std::optional<std::chrono::milliseconds>> Connection::Ttl(std::string_view key) {
-  return impl_->Ttl(key);
+absl::StatusOr<std::optional<std::chrono::milliseconds>> Connection::Ttl(
+    std::string_view key, const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->Ttl(key, options);
 }
-absl::Status Connection::Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items) {
-  return impl_->Scan(range, limit, items);
+absl::Status Connection::Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items,
+                              const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->Scan(range, limit, items, options);
 }
-absl::Status Connection::Ping() { return impl_->Ping(); }
-absl::StatusOr<std::string> Connection::Info() { return impl_->Info(); }
+absl::Status Connection::Ping() {
+  const Impl::Call call(*impl_);
+  return impl_->Ping();
+}
+absl::StatusOr<std::string> Connection::Info() {
+  const Impl::Call call(*impl_);
+  return impl_->Info();
+}
 
+absl::Status Connection::SubmitGet(std::string_view key, GetCallback callback,
+                                   const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->SubmitGet(key, std::move(callback), options);
+}
 absl::Status Connection::SubmitPut(std::string_view key, std::string_view value,
                                    ChangeCallback callback, const PutOptions& options) {
+  const Impl::Call call(*impl_);
   return impl_->SubmitPut(key, value, std::move(callback), options);
 }
 absl::Status Connection::SubmitDelete(std::string_view key, ChangeCallback callback,
-                                      const Condition& condition) {
-  return impl_->SubmitDelete(key, std::move(callback), condition);
+                                      const ChangeOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->SubmitDelete(key, std::move(callback), options);
 }
 absl::Status Connection::SubmitAdd(std::string_view key, int64_t summand, ChangeCallback callback,
-                                   const Condition& condition) {
-  return impl_->SubmitAdd(key, summand, std::move(callback), condition);
+                                   const ChangeOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->SubmitAdd(key, summand, std::move(callback), options);
 }
 absl::Status Connection::SubmitAppend(std::string_view key, std::string_view suffix,
-                                      ChangeCallback callback, const Condition& condition) {
-  return impl_->SubmitAppend(key, suffix, std::move(callback), condition);
+                                      ChangeCallback callback, const ChangeOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->SubmitAppend(key, suffix, std::move(callback), options);
 }
-absl::Status Connection::SubmitGetAndDelete(std::string_view key, GetCallback callback) {
-  return impl_->SubmitGetAndDelete(key, std::move(callback));
+absl::Status Connection::SubmitGetAndDelete(std::string_view key, GetCallback callback,
+                                            const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->SubmitGetAndDelete(key, std::move(callback), options);
 }
-
 absl::Status Connection::SubmitExpire(std::string_view key, std::chrono::milliseconds ttl,
-                                      ChangeCallback callback) {
-  return impl_->SubmitExpire(key, ttl, std::move(callback));
+                                      ChangeCallback callback, const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->SubmitExpire(key, ttl, std::move(callback), options);
 }
-absl::Status Connection::SubmitPersist(std::string_view key, ChangeCallback callback) {
-  return impl_->SubmitExpire(key, std::nullopt, std::move(callback));
+absl::Status Connection::SubmitPersist(std::string_view key, ChangeCallback callback,
+                                       const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->SubmitExpire(key, std::nullopt, std::move(callback), options);
+}
+absl::Status Connection::SubmitTtl(std::string_view key, TtlCallback callback,
+                                   const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->SubmitTtl(key, std::move(callback), options);
+}
+absl::Status Connection::SubmitScan(const ScanRange& range, size_t limit, ScanCallback callback,
+                                    const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->SubmitScan(range, limit, std::move(callback), options);
 }
 
-int Connection::Wait(std::chrono::nanoseconds timeout) { return impl_->Wait(timeout); }
+int Connection::Wait(std::chrono::nanoseconds timeout) {
+  const Impl::Call call(*impl_);
+  return impl_->Wait(timeout);
+}
+void Connection::Drain() {
+  const Impl::Call call(*impl_);
+  impl_->Drain();
+}
 int Connection::event_fd() const { return impl_->event_fd(); }
-int Connection::PollAndArm() { return impl_->PollAndArm(); }
-void Connection::Drain() { impl_->Drain(); }
+int Connection::PollAndArm() {
+  const Impl::Call call(*impl_);
+  return impl_->PollAndArm();
+}
 
 size_t Connection::in_flight() const { return impl_->in_flight(); }
 absl::Status Connection::status() const { return impl_->status(); }
@@ -92,5 +161,22 @@ std::string Connection::device() const { return impl_->endpoint().device(); }
 uint64_t Connection::server_epoch() const { return impl_->server_epoch(); }
 const ServerLimits& Connection::limits() const { return impl_->limits(); }
 const ConnectionStats& Connection::stats() const { return impl_->stats(); }
+
+#ifndef NDEBUG
+void Connection::Impl::Call::Enter() {
+  const uint64_t self = pthread_self();
+  uint64_t nobody = 0;
+  if (!impl_.user_.compare_exchange_strong(nobody, self) && nobody != self) {
+    std::fputs("verbena: two threads use a Connection at once; give each its own, or use Client\n",
+               stderr);
+    std::abort();
+  }
+  ++impl_.calls_;
+}
+
+void Connection::Impl::Call::Leave() {
+  if (--impl_.calls_ == 0) impl_.user_.store(0);
+}
+#endif
 
 }  // namespace verbena

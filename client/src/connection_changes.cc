@@ -1,5 +1,6 @@
 // Changes and calls: from submission to the callback. Also what happens to operations that need a
 // large buffer.
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <utility>
@@ -31,6 +32,7 @@ Connection::Impl::Impl(std::unique_ptr<Endpoint> endpoint, std::unique_ptr<clien
       reads_(options.depth),
       space_waiters_(options.depth),
       lkey_(endpoint_->lkey()) {
+  sync_room_ = options.depth;
   pool_.ForEachSlot([this](Operation& op) {
     op.sink = endpoint_->sink(op.slot);
     op.key_memory = keys_.get() + kKeyStride * op.slot;
@@ -86,6 +88,27 @@ absl::StatusOr<wire::OperationHeader> Connection::Impl::PutRequest(const PutOpti
   return header;
 }
 
+absl::StatusOr<wire::OperationHeader> Connection::Impl::AddRequest(int64_t summand,
+                                                                   const ChangeOptions& options) {
+  VERBENA_ASSIGN_OR_RETURN(wire::OperationHeader header,
+                           RequestFor(wire::OpCode::kAdd, options.condition));
+  header.argument = static_cast<uint64_t>(summand);
+  return header;
+}
+
+// A call's own deadline in ns, 0 if it has none. Deadlines are looked at often enough for it then.
+absl::StatusOr<int64_t> Connection::Impl::TimeoutOf(const Timeout& timeout) {
+  if (!timeout.has_value()) return 0;
+  constexpr int64_t kMostMillis = INT64_MAX / 4 / 1'000'000;
+  if (timeout->count() < 1 || timeout->count() > kMostMillis) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the timeout is ", timeout->count(), " ms; it must be 1 to ", kMostMillis));
+  }
+  const int64_t nanos = timeout->count() * 1'000'000;
+  scan_interval_ns_ = std::min(scan_interval_ns_, ScanIntervalFor(nanos));
+  return nanos;
+}
+
 absl::Status Connection::Impl::CheckSuffix(std::string_view suffix) const {
   if (suffix.size() <= limits_.eager_limit) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the suffix has ", suffix.size(),
@@ -98,7 +121,9 @@ absl::Status Connection::Impl::SubmitPut(std::string_view key, std::string_view 
   VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
   VERBENA_RETURN_IF_ERROR(CheckValue(value));
   VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header, PutRequest(options));
+  VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));
   Operation& op = pool_.Acquire(OperationKind::kPut);
+  op.timeout_ns = timeout_ns;
   op.on_change = std::move(callback);
   // A value that travels in the request is copied there at once, with its key.
   StartPut(op, header, value.size() > limits_.eager_limit ? KeepKey(op, key) : key, value);
@@ -108,34 +133,38 @@ absl::Status Connection::Impl::SubmitPut(std::string_view key, std::string_view 
 // A change that travels in a request whole.
 absl::Status Connection::Impl::SubmitChange(OperationKind kind, const wire::OperationHeader& header,
                                             std::string_view key, std::string_view value,
-                                            ChangeCallback&& callback) {
+                                            const Timeout& timeout, ChangeCallback&& callback) {
   VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
+  VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(timeout));
   Operation& op = pool_.Acquire(kind);
+  op.timeout_ns = timeout_ns;
   op.on_change = std::move(callback);
   requests_.Add(op.slot, header, key, value);
   return absl::OkStatus();
 }
 
 absl::Status Connection::Impl::SubmitDelete(std::string_view key, ChangeCallback&& callback,
-                                            const Condition& condition) {
+                                            const ChangeOptions& options) {
   VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
-                           RequestFor(wire::OpCode::kDelete, condition));
-  return SubmitChange(OperationKind::kDelete, header, key, {}, std::move(callback));
+                           RequestFor(wire::OpCode::kDelete, options.condition));
+  return SubmitChange(OperationKind::kDelete, header, key, {}, options.timeout,
+                      std::move(callback));
 }
 
 absl::Status Connection::Impl::SubmitAdd(std::string_view key, int64_t summand,
-                                         ChangeCallback&& callback, const Condition& condition) {
-  VERBENA_ASSIGN_OR_RETURN(wire::OperationHeader header, RequestFor(wire::OpCode::kAdd, condition));
-  header.argument = static_cast<uint64_t>(summand);
-  return SubmitChange(OperationKind::kAdd, header, key, {}, std::move(callback));
+                                         ChangeCallback&& callback, const ChangeOptions& options) {
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header, AddRequest(summand, options));
+  return SubmitChange(OperationKind::kAdd, header, key, {}, options.timeout, std::move(callback));
 }
 
 absl::Status Connection::Impl::SubmitAppend(std::string_view key, std::string_view suffix,
-                                            ChangeCallback&& callback, const Condition& condition) {
+                                            ChangeCallback&& callback,
+                                            const ChangeOptions& options) {
   VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
-                           RequestFor(wire::OpCode::kAppend, condition));
+                           RequestFor(wire::OpCode::kAppend, options.condition));
   VERBENA_RETURN_IF_ERROR(CheckSuffix(suffix));
-  return SubmitChange(OperationKind::kAppend, header, key, suffix, std::move(callback));
+  return SubmitChange(OperationKind::kAppend, header, key, suffix, options.timeout,
+                      std::move(callback));
 }
 
 void Connection::Impl::StartPut(Operation& op, const wire::OperationHeader& header,
@@ -157,45 +186,46 @@ absl::StatusOr<ChangeResult> Connection::Impl::Put(std::string_view key, std::st
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
   VERBENA_RETURN_IF_ERROR(CheckValue(value));
   VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header, PutRequest(options));
+  VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));
   SyncCall call;
   VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kPut, &call));
+  op->timeout_ns = timeout_ns;
   StartPut(*op, header, key, value);
   FinishSync(&call);
   return Outcome(call, present);
 }
 
 absl::StatusOr<ChangeResult> Connection::Impl::Delete(std::string_view key,
-                                                      const Condition& condition,
+                                                      const ChangeOptions& options,
                                                       uint64_t* present) {
   VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
-                           RequestFor(wire::OpCode::kDelete, condition));
-  return RequestChange(OperationKind::kDelete, header, key, {}, present);
+                           RequestFor(wire::OpCode::kDelete, options.condition));
+  return RequestChange(OperationKind::kDelete, header, key, {}, options.timeout, present);
 }
 
 absl::StatusOr<ChangeResult> Connection::Impl::Add(std::string_view key, int64_t summand,
-                                                   const Condition& condition) {
-  VERBENA_ASSIGN_OR_RETURN(wire::OperationHeader header, RequestFor(wire::OpCode::kAdd, condition));
-  header.argument = static_cast<uint64_t>(summand);
-  return RequestChange(OperationKind::kAdd, header, key, {}, nullptr);
+                                                   const ChangeOptions& options) {
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header, AddRequest(summand, options));
+  return RequestChange(OperationKind::kAdd, header, key, {}, options.timeout, nullptr);
 }
 
 absl::StatusOr<ChangeResult> Connection::Impl::Append(std::string_view key, std::string_view suffix,
-                                                      const Condition& condition) {
+                                                      const ChangeOptions& options) {
   VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
-                           RequestFor(wire::OpCode::kAppend, condition));
+                           RequestFor(wire::OpCode::kAppend, options.condition));
   VERBENA_RETURN_IF_ERROR(CheckSuffix(suffix));
-  return RequestChange(OperationKind::kAppend, header, key, suffix, nullptr);
+  return RequestChange(OperationKind::kAppend, header, key, suffix, options.timeout, nullptr);
 }
 
 // A change that travels in a request whole, synchronously.
-absl::StatusOr<ChangeResult> Connection::Impl::RequestChange(OperationKind kind,
-                                                             const wire::OperationHeader& header,
-                                                             std::string_view key,
-                                                             std::string_view value,
-                                                             uint64_t* present) {
+absl::StatusOr<ChangeResult> Connection::Impl::RequestChange(
+    OperationKind kind, const wire::OperationHeader& header, std::string_view key,
+    std::string_view value, const Timeout& timeout, uint64_t* present) {
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
+  VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(timeout));
   SyncCall call;
   VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(kind, &call));
+  op->timeout_ns = timeout_ns;
   requests_.Add(op->slot, header, key, value);
   FinishSync(&call);
   return Outcome(call, present);
@@ -270,8 +300,9 @@ void Connection::Impl::DropSpace(Operation& op) {
 
 void Connection::Impl::ServeSpaceWaiters() {
   space_freed_ = false;
-  // Each is tried once: one that still has to wait goes back to the end.
-  for (size_t left = space_waiters_.size(); left > 0; --left) {
+  // Each is tried once: one that still has to wait goes back to the end. (A callback that closes
+  // the connection clears them.)
+  for (size_t left = space_waiters_.size(); left > 0 && !space_waiters_.empty(); --left) {
     GetSpace(*space_waiters_.Pop());
   }
 }
@@ -312,6 +343,7 @@ absl::Status Connection::Impl::ResultError(const wire::Result& result) {
 void Connection::Impl::OnResult(Operation& op, const wire::Result& result) {
   switch (op.kind) {
     case OperationKind::kGet:
+    case OperationKind::kScanGet:
       OnGetResult(op, result);
       return;
     case OperationKind::kPut:
@@ -323,8 +355,7 @@ void Connection::Impl::OnResult(Operation& op, const wire::Result& result) {
       OnChangeResult(op, result);
       return;
     case OperationKind::kScan:
-      op.sync->change.number = static_cast<int64_t>(result.header.argument);
-      FinishCall(op, ResultError(result), result.value);
+      OnScanAnswer(op, result);
       return;
     case OperationKind::kTouch:
       pool_.Finish(op);
@@ -365,9 +396,7 @@ void Connection::Impl::FinishChange(Operation& op, const absl::Status& status,
     call->change = result;
     call->done = true;
   } else {
-    ++callbacks_;
-    if (op.on_change) op.on_change(status, result);
-    op.on_change.Reset();
+    RunCallback(op.on_change, status, result);
   }
   pool_.Free(op);
 }
@@ -386,7 +415,11 @@ void Connection::Impl::FinishWithError(Operation& op, const absl::Status& status
   switch (op.kind) {
     case OperationKind::kGet:
     case OperationKind::kTake:
+    case OperationKind::kScanGet:
       EndGet(op, status, {});
+      return;
+    case OperationKind::kScan:
+      FailScan(op, status);
       return;
     case OperationKind::kPut:
     case OperationKind::kDelete:

@@ -28,6 +28,11 @@ absl::Status Connection::Impl::KeyError(std::string_view key) const {
 absl::Status Connection::Impl::CheckSubmit(std::string_view key) const {
   if (!dead_.ok()) return dead_;
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
+  return CheckRoom();
+}
+
+absl::Status Connection::Impl::CheckRoom() const {
+  if (!dead_.ok()) return dead_;
   if (pool_.full()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", options_.depth, " operations of the depth are in flight"));
@@ -64,13 +69,31 @@ std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view
   return absl::OkStatus();
 }
 
+absl::Status Connection::Impl::SubmitGet(std::string_view key, GetCallback&& callback,
+                                         const CallOptions& options) {
+  VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));
+  VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
+  Operation& op = pool_.Acquire(OperationKind::kGet);
+  op.on_get = std::move(callback);
+  op.timeout_ns = timeout_ns;
+  StartGet(op, KeepKey(op, key));
+  return absl::OkStatus();
+}
+
+// A call that waits within a callback would wait for the call that runs the callback.
+absl::Status Connection::Impl::WaitForRoom() {
+  if (in_callback_) {
+    return absl::FailedPreconditionError(
+        "a synchronous call in a callback of the same connection; submit the operation instead");
+  }
+  Spin spin;
+  while (dead_.ok() && pool_.full()) Turn(spin, INT64_MAX);
+  return dead_;
+}
+
 absl::StatusOr<client::Operation*> Connection::Impl::AcquireSync(OperationKind kind,
                                                                  SyncCall* call) {
-  if (!dead_.ok() || pool_.full()) {
-    Spin spin;
-    while (dead_.ok() && pool_.full()) Turn(spin, INT64_MAX);
-    if (!dead_.ok()) return dead_;
-  }
+  if (pool_.used() >= sync_room_) VERBENA_RETURN_IF_ERROR(WaitForRoom());
   Operation& op = pool_.Acquire(kind);
   op.sync = call;
   return &op;
@@ -97,6 +120,20 @@ void Connection::Impl::FinishSync(SyncCall* call) {
   return std::move(call.status);
 }
 
+absl::Status Connection::Impl::Get(std::string_view key, std::string* value, uint64_t* version,
+                                   const CallOptions& options) {
+  VERBENA_RETURN_IF_ERROR(CheckKey(key));
+  VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));
+  SyncCall call;
+  call.value = value;
+  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kGet, &call));
+  op->timeout_ns = timeout_ns;
+  StartGet(*op, key);
+  FinishSync(&call);
+  if (version != nullptr) *version = call.version;
+  return std::move(call.status);
+}
+
 // Releases the operation after the outcome has been handed over: value and callback may lie in its
 // memory.
 [[gnu::always_inline]] inline void Connection::Impl::HandOver(Operation& op,
@@ -111,9 +148,7 @@ void Connection::Impl::FinishSync(SyncCall* call) {
     }
     call->done = true;
   } else {
-    ++callbacks_;
-    if (op.on_get) op.on_get(status, result);
-    op.on_get.Reset();
+    RunCallback(op.on_get, status, result);
   }
   if (op.space != nullptr) DropSpace(op);
   if (op.pin != 0) DropPin(op);
@@ -130,6 +165,7 @@ void Connection::Impl::FinishSync(SyncCall* call) {
 
 // The same out of line, for everything but the warm path.
 void Connection::Impl::EndGet(Operation& op, const absl::Status& status, const GetResult& result) {
+  if (op.kind == OperationKind::kScanGet) return OnScanGot(op, status, result);
   ++(op.kind == OperationKind::kTake ? stats_.changes : stats_.gets);
   HandOver(op, status, result);
 }
@@ -306,7 +342,7 @@ void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
   endpoint_->Retire(op->post_numbers[op->reads_completed++ % op->post_numbers.size()]);
   if (op->kind == OperationKind::kGet) {
     Act(*op, op->lookup.OnRead(*context_));
-  } else if (op->kind == OperationKind::kTake) {
+  } else if (op->kind == OperationKind::kTake || op->kind == OperationKind::kScanGet) {
     ActOtherwise(*op, op->lookup.OnRead(*context_));
   } else {
     FinishCall(*op, absl::OkStatus(), {});
@@ -340,6 +376,7 @@ int Connection::Impl::PollOnce() {
 }
 
 [[gnu::always_inline]] inline int Connection::Impl::Poll() {
+  if (in_callback_) return 0;
   const uint64_t before = callbacks_;
   PollOnce();
   return static_cast<int>(callbacks_ - before);
@@ -348,13 +385,18 @@ int Connection::Impl::PollOnce() {
 // The public calls of the warm path are here for the same reason.
 
 absl::Status Connection::Get(std::string_view key, std::string* value, uint64_t* version) {
+  const Impl::Call call(*impl_);
   return impl_->Get(key, value, version);
 }
 
 absl::Status Connection::SubmitGet(std::string_view key, GetCallback callback) {
+  const Impl::Call call(*impl_);
   return impl_->SubmitGet(key, std::move(callback));
 }
 
-int Connection::Poll() { return impl_->Poll(); }
+int Connection::Poll() {
+  const Impl::Call call(*impl_);
+  return impl_->Poll();
+}
 
 }  // namespace verbena

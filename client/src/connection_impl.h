@@ -5,13 +5,16 @@
 // waiting, deadlines, the end) and connection_events.cc (within an event loop of the caller's).
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,6 +42,9 @@ class Connection::Impl {
   using Operation = client::Operation;
   using OperationKind = client::OperationKind;
   using SyncCall = client::SyncCall;
+  using Timeout = std::optional<std::chrono::milliseconds>;
+
+  class Call;
 
   // `cache` is what connections of one client to one server share; null: the connection has one of
   // its own, of Options::cache_bytes.
@@ -48,36 +54,54 @@ class Connection::Impl {
   ~Impl();
 
   absl::Status Get(std::string_view key, std::string* value, uint64_t* version);
+  absl::Status Get(std::string_view key, std::string* value, uint64_t* version,
+                   const CallOptions& options);
   absl::StatusOr<ChangeResult> Put(std::string_view key, std::string_view value,
                                    const PutOptions& options, uint64_t* present);
-  absl::StatusOr<ChangeResult> Delete(std::string_view key, const Condition& condition,
+  absl::StatusOr<ChangeResult> Delete(std::string_view key, const ChangeOptions& options,
                                       uint64_t* present);
   absl::StatusOr<ChangeResult> Add(std::string_view key, int64_t summand,
-                                   const Condition& condition);
+                                   const ChangeOptions& options);
   absl::StatusOr<ChangeResult> Append(std::string_view key, std::string_view suffix,
-                                      const Condition& condition);
-  absl::Status GetAndDelete(std::string_view key, std::string* value, uint64_t* version);
+                                      const ChangeOptions& options);
+  absl::Status GetAndDelete(std::string_view key, std::string* value, uint64_t* version,
+                            const CallOptions& options);
   // Without a time: takes it away.
   absl::StatusOr<ChangeResult> Expire(std::string_view key,
-                                      const std::optional<std::chrono::milliseconds>& ttl);
-  absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key);
-  absl::Status Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items);
+                                      const std::optional<std::chrono::milliseconds>& ttl,
+                                      const CallOptions& options);
+  absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key,
+                                                               const CallOptions& options);
+  absl::Status Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items,
+                    const CallOptions& options);
   absl::Status Ping();
   absl::StatusOr<std::string> Info();
 
   absl::Status SubmitGet(std::string_view key, GetCallback&& callback);
+  absl::Status SubmitGet(std::string_view key, GetCallback&& callback, const CallOptions& options);
   absl::Status SubmitPut(std::string_view key, std::string_view value, ChangeCallback&& callback,
                          const PutOptions& options);
   absl::Status SubmitDelete(std::string_view key, ChangeCallback&& callback,
-                            const Condition& condition);
+                            const ChangeOptions& options);
   absl::Status SubmitAdd(std::string_view key, int64_t summand, ChangeCallback&& callback,
-                         const Condition& condition);
+                         const ChangeOptions& options);
   absl::Status SubmitAppend(std::string_view key, std::string_view suffix,
-                            ChangeCallback&& callback, const Condition& condition);
+                            ChangeCallback&& callback, const ChangeOptions& options);
   absl::Status SubmitExpire(std::string_view key,
                             const std::optional<std::chrono::milliseconds>& ttl,
-                            ChangeCallback&& callback);
-  absl::Status SubmitGetAndDelete(std::string_view key, GetCallback&& callback);
+                            ChangeCallback&& callback, const CallOptions& options);
+  absl::Status SubmitTtl(std::string_view key, TtlCallback&& callback, const CallOptions& options);
+  absl::Status SubmitScan(const ScanRange& range, size_t limit, ScanCallback&& callback,
+                          const CallOptions& options);
+  absl::Status SubmitGetAndDelete(std::string_view key, GetCallback&& callback,
+                                  const CallOptions& options);
+
+  // Whether a callback is running.
+  bool in_callback() const { return in_callback_; }
+  // Ends what is in flight and disconnects; the object is dead then.
+  void Close();
+  // The object destroys itself when the call ends that runs the callback.
+  void Orphan() { orphaned_ = true; }
 
   int Poll();
   int PollAndArm();
@@ -146,6 +170,8 @@ class Connection::Impl {
   absl::Status KeyError(std::string_view key) const;
   absl::Status CheckValue(std::string_view value) const;
   absl::Status CheckSubmit(std::string_view key) const;
+  absl::Status CheckRoom() const;
+  absl::StatusOr<int64_t> TimeoutOf(const Timeout& timeout);
   std::string_view KeepKey(const Operation& op, std::string_view key);
   void StartGet(Operation& op, std::string_view key);
   void StartPut(Operation& op, const wire::OperationHeader& header, std::string_view key,
@@ -155,33 +181,37 @@ class Connection::Impl {
                                                           const Condition& condition);
   static absl::StatusOr<wire::OperationHeader> PutRequest(const PutOptions& options);
   absl::Status CheckSuffix(std::string_view suffix) const;
+  static absl::StatusOr<wire::OperationHeader> AddRequest(int64_t summand,
+                                                          const ChangeOptions& options);
   absl::Status SubmitChange(OperationKind kind, const wire::OperationHeader& header,
-                            std::string_view key, std::string_view value,
+                            std::string_view key, std::string_view value, const Timeout& timeout,
                             ChangeCallback&& callback);
   absl::StatusOr<ChangeResult> RequestChange(OperationKind kind,
                                              const wire::OperationHeader& header,
                                              std::string_view key, std::string_view value,
-                                             uint64_t* present);
+                                             const Timeout& timeout, uint64_t* present);
   static absl::StatusOr<ChangeResult> Outcome(SyncCall& call, uint64_t* present);
   absl::Status Request(OperationKind kind, wire::OpCode code, std::string_view key,
                        std::string_view value, SyncCall* call);
-  // Waits for a free place; an error if the connection is dead.
+  // Waits for a free place; an error if the connection is dead, or in a callback.
+  absl::Status WaitForRoom();
   absl::StatusOr<Operation*> AcquireSync(OperationKind kind, SyncCall* call);
   void FinishSync(SyncCall* call);
   static absl::Status CheckTtl(std::chrono::milliseconds ttl);
   static absl::StatusOr<wire::OperationHeader> ExpireRequest(
       const std::optional<std::chrono::milliseconds>& ttl);
 
-  // Scans. One answer of the server: the keys are views into its bytes.
-  struct ScanAnswer {
-    std::string bytes;
-    std::vector<wire::FoundKey> keys;
-    bool more = false;
-  };
-  absl::Status AskForKeys(std::string_view start, bool after, std::string_view prefix,
-                          uint64_t limit, ScanAnswer* answer);
-  absl::Status Fetch(const std::vector<wire::FoundKey>& keys, bool keys_only,
-                     std::vector<ScanItem>* items);
+  // Scans.
+  absl::StatusOr<std::shared_ptr<client::ScanRun>> MakeScan(const ScanRange& range, size_t limit,
+                                                            const CallOptions& options);
+  void AskForKeys(Operation& op);
+  static void BeginStep(Operation& op);
+  absl::Status TakeKeys(client::ScanRun& run, const wire::Result& result);
+  void OnScanAnswer(Operation& op, const wire::Result& result);
+  void ContinueScan(Operation& op);
+  void OnScanGot(Operation& op, const absl::Status& status, const GetResult& result);
+  void FailScan(Operation& op, const absl::Status& status);
+  void EndScan(Operation& op);
   void StartGetAt(Operation& op, std::string_view key, layout::Slot slot);
   void NoteTouch(layout::KeyHash hash);
 
@@ -216,6 +246,17 @@ class Connection::Impl {
   void DeleteWhatWasGot(Operation& op, const GetResult& got);
   void FinishChange(Operation& op, const absl::Status& status, const ChangeResult& result);
   void FinishCall(Operation& op, const absl::Status& status, std::string_view value);
+  // Callbacks do not nest, but for those that Close calls.
+  template <typename Function, typename... Args>
+  void RunCallback(Function& callback, Args&&... args) {
+    ++callbacks_;
+    in_callback_ = true;
+    sync_room_ = 0;
+    if (callback) callback(std::forward<Args>(args)...);
+    callback.Reset();
+    in_callback_ = false;
+    if (dead_.ok()) sync_room_ = options_.depth;
+  }
   // Ends the operation with an error, whatever it is.
   void FinishWithError(Operation& op, const absl::Status& status);
   static absl::Status ResultError(const wire::Result& result);
@@ -239,6 +280,13 @@ class Connection::Impl {
   void SleepUntil(int64_t deadline);
   void Maintain(int64_t now);
   void ScanDeadlines(int64_t now);
+  int64_t TimeFor(const Operation& op) const {
+    return op.timeout_ns != 0 ? op.timeout_ns : timeout_ns_;
+  }
+  // How often deadlines are to be looked at, so that one is not passed by much.
+  static int64_t ScanIntervalFor(int64_t timeout_ns) {
+    return std::clamp<int64_t>(timeout_ns / 16, 100'000, 5'000'000);
+  }
   int64_t EarliestDeadline();
   // The connection is dead from here on; what is in flight is failed by FailOperations.
   void Fail(absl::Status why);
@@ -266,6 +314,11 @@ class Connection::Impl {
 
   absl::Status dead_;
   bool cancelled_ = false;
+  bool in_callback_ = false;
+  bool orphaned_ = false;  // nobody has the object any more
+  // A synchronous call begins at once while fewer operations than this are in flight: the depth, or
+  // 0 in a callback and when the connection is dead.
+  uint32_t sync_room_ = 0;
   const absl::Status not_found_;  // made once, since a text needs memory
 
   client::FixedRing<Operation*> starts_;         // lookups not yet begun
@@ -286,7 +339,35 @@ class Connection::Impl {
   bool late_before_ = false;  // the last look found one that had passed
   int64_t scan_interval_ns_;  // between two scans
   uint64_t callbacks_ = 0;
+#ifndef NDEBUG
+  std::atomic<uint64_t> user_{0};  // the thread that is in a call, 0 if there is none
+  int calls_ = 0;                  // that it is in
+#endif
   mutable ConnectionStats stats_;
+};
+
+// Stands around every public call. At the end of the outermost one an object goes whose connection
+// was destroyed in a callback meanwhile. With assertions on, a second thread is noticed.
+class Connection::Impl::Call {
+ public:
+  explicit Call(Impl& impl) : impl_(impl) { Enter(); }
+  ~Call() {
+    Leave();
+    if (impl_.orphaned_ && !impl_.in_callback_) delete &impl_;
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+ private:
+#ifdef NDEBUG
+  void Enter() const {}
+  void Leave() const {}
+#else
+  void Enter();
+  void Leave();
+#endif
+
+  Impl& impl_;
 };
 
 }  // namespace verbena

@@ -28,9 +28,20 @@ std::string_view WhatRead(client::OperationKind kind) {
 }  // namespace
 
 Connection::Impl::~Impl() {
-  cancelled_ = true;
-  Fail(absl::CancelledError("the connection was closed"));
+  Close();
   Bury();
+}
+
+// In a callback the verbs objects stay until the call that runs it ends, since that one still uses
+// them; the operations end now, with their callbacks.
+void Connection::Impl::Close() {
+  const bool nested = in_callback_;
+  if (dead_.ok()) cancelled_ = true;
+  Fail(absl::CancelledError("the connection was closed"));
+  FailOperations();
+  dead_ = absl::FailedPreconditionError("the connection was closed");
+  in_callback_ = nested;
+  if (!nested) Bury();
 }
 
 void Connection::Impl::FlushRequests() {
@@ -58,6 +69,8 @@ void Connection::Impl::OnReceive(uint32_t buffer, uint32_t length) {
           ? absl::InternalError("a message is longer than its buffer")
           : requests_.OnMessage(endpoint_->received(buffer, length),
                                 [this](uint32_t slot, const wire::Result& result) {
+                                  // A callback may have closed the connection.
+                                  if (!dead_.ok()) return;
                                   if (slot == release_slot()) {
                                     OnReleased();
                                   } else {
@@ -74,6 +87,7 @@ void Connection::Impl::OnReceive(uint32_t buffer, uint32_t length) {
 }
 
 int Connection::Impl::Wait(std::chrono::nanoseconds timeout) {
+  if (in_callback_) return 0;
   const uint64_t before = callbacks_;
   const int64_t deadline = MonotonicNanos() + std::max<int64_t>(timeout.count(), 0);
   Spin spin;
@@ -83,6 +97,7 @@ int Connection::Impl::Wait(std::chrono::nanoseconds timeout) {
 }
 
 void Connection::Impl::Drain() {
+  if (in_callback_) return;
   Spin spin;
   while (pool_.used() != 0) Turn(spin, INT64_MAX);
 }
@@ -137,10 +152,12 @@ void Connection::Impl::Maintain(int64_t now) {
 // Reports of reads have no deadline: they are hints, and READs go on without their answers.
 void Connection::Impl::ScanDeadlines(int64_t now) {
   bool late = false;
+  int64_t allowed = 0;
   pool_.ForEach([&](Operation& op) {
     if (op.kind == client::OperationKind::kTouch) return;
     if (op.first_seen == 0) op.first_seen = now;
-    op.late = now - op.first_seen >= timeout_ns_;
+    op.late = now - op.first_seen >= TimeFor(op);
+    if (op.late) allowed = TimeFor(op);
     late = late || op.late;
   });
   // Answers may lie in the completion queue while this process did not run (SIGSTOP, a paused
@@ -151,19 +168,20 @@ void Connection::Impl::ScanDeadlines(int64_t now) {
   }
   Fail(absl::DeadlineExceededError(
       absl::StrCat("no answer from the server at ", endpoint_->server(), " within ",
-                   timeout_ns_ / 1'000'000, " ms; the connection is given up")));
+                   allowed / 1'000'000, " ms; the connection is given up")));
 }
 
 int64_t Connection::Impl::EarliestDeadline() {
   int64_t earliest = INT64_MAX;
   pool_.ForEach([&](Operation& op) {
-    if (op.first_seen != 0) earliest = std::min(earliest, op.first_seen + timeout_ns_);
+    if (op.first_seen != 0) earliest = std::min(earliest, op.first_seen + TimeFor(op));
   });
   return earliest;
 }
 
 void Connection::Impl::Fail(absl::Status why) {
   if (!dead_.ok()) return;
+  sync_room_ = 0;
   switch (why.code()) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:

@@ -1,15 +1,19 @@
 // Scans, times to live, and telling the server what was read.
+#include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/src/connection_impl.h"
+#include "client/src/scan_run.h"
 #include "common/base/macros.h"
 #include "common/base/text.h"
 
 namespace verbena {
 
+using client::ScanRun;
 using std::chrono::milliseconds;
 
 absl::Status Connection::Impl::CheckTtl(milliseconds ttl) {
@@ -32,38 +36,66 @@ absl::StatusOr<wire::OperationHeader> Connection::Impl::ExpireRequest(
 }
 
 absl::StatusOr<ChangeResult> Connection::Impl::Expire(std::string_view key,
-                                                      const std::optional<milliseconds>& ttl) {
+                                                      const std::optional<milliseconds>& ttl,
+                                                      const CallOptions& options) {
   VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header, ExpireRequest(ttl));
-  return RequestChange(OperationKind::kExpire, header, key, {}, nullptr);
+  return RequestChange(OperationKind::kExpire, header, key, {}, options.timeout, nullptr);
 }
 
 absl::Status Connection::Impl::SubmitExpire(std::string_view key,
                                             const std::optional<milliseconds>& ttl,
-                                            ChangeCallback&& callback) {
+                                            ChangeCallback&& callback, const CallOptions& options) {
   VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header, ExpireRequest(ttl));
-  return SubmitChange(OperationKind::kExpire, header, key, {}, std::move(callback));
+  return SubmitChange(OperationKind::kExpire, header, key, {}, options.timeout,
+                      std::move(callback));
 }
 
-absl::StatusOr<std::optional<milliseconds>> Connection::Impl::Ttl(std::string_view key) {
+namespace {
+
+wire::OperationHeader TtlRequest() {
   wire::OperationHeader header{};
   header.code = static_cast<uint8_t>(wire::OpCode::kTtl);
-  VERBENA_ASSIGN_OR_RETURN(const ChangeResult result,
-                           RequestChange(OperationKind::kTtl, header, key, {}, nullptr));
+  return header;
+}
+
+std::optional<milliseconds> TimeLeft(const ChangeResult& result) {
   if (result.number == 0) return std::nullopt;
   return milliseconds(result.number);
 }
 
-// The server names keys and where their items lie, as many as fit a message; they are fetched by
-// READs, posted together. An item that is not there any more is asked for like any other, so that
-// what is delivered was the key's value at some time during the scan.
-absl::Status Connection::Impl::Scan(const ScanRange& range, size_t limit,
-                                    std::vector<ScanItem>* items) {
-  items->clear();
+}  // namespace
+
+absl::StatusOr<std::optional<milliseconds>> Connection::Impl::Ttl(std::string_view key,
+                                                                  const CallOptions& options) {
+  VERBENA_ASSIGN_OR_RETURN(
+      const ChangeResult result,
+      RequestChange(OperationKind::kTtl, TtlRequest(), key, {}, options.timeout, nullptr));
+  return TimeLeft(result);
+}
+
+absl::Status Connection::Impl::SubmitTtl(std::string_view key, TtlCallback&& callback,
+                                         const CallOptions& options) {
+  // It does not fit into the callback of a change.
+  auto kept = std::make_unique<TtlCallback>(std::move(callback));
+  return SubmitChange(
+      OperationKind::kTtl, TtlRequest(), key, {}, options.timeout,
+      [kept = std::move(kept)](const absl::Status& status, const ChangeResult& result) {
+        if (!*kept) return;
+        (*kept)(status, status.ok() ? TimeLeft(result) : std::nullopt);
+      });
+}
+
+absl::StatusOr<std::shared_ptr<ScanRun>> Connection::Impl::MakeScan(const ScanRange& range,
+                                                                    size_t limit,
+                                                                    const CallOptions& options) {
   if (range.start.size() > limits_.max_key_size) return KeyError(range.start);
   if (range.prefix.size() > limits_.max_key_size) {
     return absl::InvalidArgumentError(absl::StrCat("the prefix has ", range.prefix.size(),
                                                    " bytes, keys have at most ",
                                                    limits_.max_key_size));
+  }
+  if (limit == 0) {
+    return absl::InvalidArgumentError("the limit of a scan is 0; it must be at least 1");
   }
   const size_t most =
       sizeof(wire::RequestHeader) + wire::OperationSize(limits_.max_key_size, range.prefix.size());
@@ -72,37 +104,70 @@ absl::Status Connection::Impl::Scan(const ScanRange& range, size_t limit,
         absl::StrCat("a scan with a prefix of ", range.prefix.size(), " bytes takes messages of ",
                      most, " bytes, the server takes ", requests_.max_message()));
   }
-  std::string start(range.start);
-  bool after = range.after;
-  bool more = true;
-  while (more && items->size() < limit) {
-    ScanAnswer answer;
-    VERBENA_RETURN_IF_ERROR(AskForKeys(start, after, range.prefix, limit - items->size(), &answer));
-    more = answer.more;
-    if (answer.keys.empty()) break;
-    start.assign(answer.keys.back().key);
-    after = true;
-    VERBENA_RETURN_IF_ERROR(Fetch(answer.keys, range.keys_only, items));
-  }
+  auto run = std::make_shared<ScanRun>();
+  VERBENA_ASSIGN_OR_RETURN(run->timeout_ns, TimeoutOf(options.timeout));
+  run->start = range.start;
+  run->after = range.after;
+  run->prefix = range.prefix;
+  run->keys_only = range.keys_only;
+  run->limit = limit;
+  return run;
+}
+
+absl::Status Connection::Impl::Scan(const ScanRange& range, size_t limit,
+                                    std::vector<ScanItem>* items, const CallOptions& options) {
+  items->clear();
+  if (limit == 0) return absl::OkStatus();
+  VERBENA_ASSIGN_OR_RETURN(const std::shared_ptr<ScanRun> run, MakeScan(range, limit, options));
+  SyncCall call;
+  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kScan, &call));
+  run->call = &call;
+  op->scan = run;
+  AskForKeys(*op);
+  FinishSync(&call);
+  *items = std::move(run->items);
+  return std::move(call.status);
+}
+
+absl::Status Connection::Impl::SubmitScan(const ScanRange& range, size_t limit,
+                                          ScanCallback&& callback, const CallOptions& options) {
+  VERBENA_RETURN_IF_ERROR(CheckRoom());
+  VERBENA_ASSIGN_OR_RETURN(std::shared_ptr<ScanRun> run, MakeScan(range, limit, options));
+  run->callback = std::move(callback);
+  Operation& op = pool_.Acquire(OperationKind::kScan);
+  op.scan = std::move(run);
+  AskForKeys(op);
   return absl::OkStatus();
 }
 
-absl::Status Connection::Impl::AskForKeys(std::string_view start, bool after,
-                                          std::string_view prefix, uint64_t limit,
-                                          ScanAnswer* answer) {
+// The server names keys and where their items lie, as many as fit a message.
+void Connection::Impl::AskForKeys(Operation& op) {
+  const ScanRun& run = *op.scan;
+  op.kind = OperationKind::kScan;
+  BeginStep(op);
   wire::OperationHeader header{};
   header.code = static_cast<uint8_t>(wire::OpCode::kScan);
-  header.flags = after ? wire::kOpAfter : uint8_t{0};
-  header.argument = limit;
-  SyncCall call;
-  call.value = &answer->bytes;
-  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kScan, &call));
-  requests_.Add(op->slot, header, start, prefix);
-  FinishSync(&call);
-  VERBENA_RETURN_IF_ERROR(call.status);
-  answer->more = call.change.number != 0;
-  std::string_view rest = answer->bytes;
-  std::string_view last = start;
+  header.flags = run.after ? wire::kOpAfter : uint8_t{0};
+  header.argument = run.limit - run.items.size();
+  requests_.Add(op.slot, header, run.start, run.prefix);
+}
+
+// Each step of a scan has a deadline of its own.
+void Connection::Impl::BeginStep(Operation& op) {
+  op.first_seen = 0;
+  op.late = false;
+  op.asks = 0;
+  op.timeout_ns = op.scan->timeout_ns;
+}
+
+absl::Status Connection::Impl::TakeKeys(ScanRun& run, const wire::Result& result) {
+  VERBENA_RETURN_IF_ERROR(ResultError(result));
+  run.bytes = result.value;
+  run.more = result.header.argument != 0;
+  run.keys.clear();
+  std::string_view rest = run.bytes;
+  std::string_view last = run.start;
+  bool after = run.after;
   for (;;) {
     const absl::StatusOr<std::optional<wire::FoundKey>> found = wire::TakeFoundKey(&rest);
     if (!found.ok()) {
@@ -112,46 +177,111 @@ absl::Status Connection::Impl::AskForKeys(std::string_view start, bool after,
     if (!found->has_value()) return absl::OkStatus();
     const std::string_view key = (*found)->key;
     // A key has to fit a request, and a scan comes to its end because its keys ascend.
-    if (key.size() > limits_.max_key_size || !key.starts_with(prefix) || key < last ||
+    if (key.size() > limits_.max_key_size || !key.starts_with(run.prefix) || key < last ||
         (after && key == last)) {
       return absl::InternalError(
           absl::StrCat("the server's answer to a scan makes no sense: a key of ", key.size(),
                        " bytes is too long, out of order or without the prefix"));
     }
-    answer->keys.push_back(**found);
+    run.keys.push_back(**found);
     last = key;
     after = true;
   }
 }
 
-// Appends the items of `keys` that are still there, in this order.
-absl::Status Connection::Impl::Fetch(const std::vector<wire::FoundKey>& keys, bool keys_only,
-                                     std::vector<ScanItem>* items) {
-  if (keys_only) {
-    for (const wire::FoundKey& found : keys) items->push_back({std::string(found.key), {}, 0});
-    return absl::OkStatus();
+// The values are fetched by READs, posted together: by the operation that asked, and by others as
+// far as there are free places. A scan gets on with the one that it has, whatever others do.
+void Connection::Impl::OnScanAnswer(Operation& op, const wire::Result& result) {
+  const std::shared_ptr<ScanRun> run = op.scan;
+  run->status = TakeKeys(*run, result);
+  run->next = 0;
+  run->base = run->items.size();
+  if (!run->status.ok()) run->keys.clear();
+  if (run->keys_only) {
+    for (const wire::FoundKey& found : run->keys) {
+      run->items.push_back({std::string(found.key), {}, 0});
+    }
+    run->next = run->keys.size();
+  } else {
+    run->items.resize(run->base + run->keys.size());
   }
-  std::vector<SyncCall> calls(keys.size());
-  std::vector<std::string> values(keys.size());
-  // All calls end before this returns, whatever happens: they lie on its stack.
-  size_t started = 0;
-  for (; started < keys.size(); ++started) {
-    SyncCall& call = calls[started];
-    call.value = &values[started];
-    const absl::StatusOr<Operation*> op = AcquireSync(OperationKind::kGet, &call);
-    if (!op.ok()) break;
-    StartGetAt(**op, keys[started].key, layout::Slot{keys[started].slot});
+  ContinueScan(op);
+  const uint32_t most = std::max(options_.depth / 2, 1u);
+  while (run->status.ok() && run->next < run->keys.size() && run->workers < most && !pool_.full()) {
+    Operation& helper = pool_.Acquire(OperationKind::kScanGet);
+    helper.scan = run;
+    ++run->workers;
+    ContinueScan(helper);
   }
-  for (size_t i = 0; i < started; ++i) {
-    if (!calls[i].done) FinishSync(&calls[i]);
+}
+
+// The operation's next step: a key, or the next answer if it is the last one, or its end.
+void Connection::Impl::ContinueScan(Operation& op) {
+  ScanRun& run = *op.scan;
+  if (run.status.ok() && run.next < run.keys.size()) {
+    const wire::FoundKey& found = run.keys[run.next];
+    op.kind = OperationKind::kScanGet;
+    op.scan_key = run.next++;
+    BeginStep(op);
+    StartGetAt(op, found.key, layout::Slot{found.slot});
+    return;
   }
-  VERBENA_RETURN_IF_ERROR(started == keys.size() ? absl::OkStatus() : dead_);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (absl::IsNotFound(calls[i].status)) continue;
-    VERBENA_RETURN_IF_ERROR(calls[i].status);
-    items->push_back({std::string(keys[i].key), std::move(values[i]), calls[i].version});
+  if (run.workers > 1) {
+    --run.workers;
+    op.scan.reset();
+    pool_.Finish(op);
+    pool_.Free(op);
+    return;
   }
-  return absl::OkStatus();
+  if (!run.status.ok()) {
+    run.items.resize(run.base);
+    EndScan(op);
+    return;
+  }
+  std::erase_if(run.items, [](const ScanItem& item) { return item.key.empty(); });
+  if (!run.more || run.keys.empty() || run.items.size() >= run.limit) {
+    EndScan(op);
+    return;
+  }
+  run.start = run.keys.back().key;
+  run.after = true;
+  AskForKeys(op);
+}
+
+// What a key of a scan has led to. An item that is not there any more is left away.
+void Connection::Impl::OnScanGot(Operation& op, const absl::Status& status,
+                                 const GetResult& result) {
+  ScanRun& run = *op.scan;
+  if (status.ok()) {
+    run.items[run.base + op.scan_key] = {std::string(op.key), std::string(result.value),
+                                         result.version};
+  } else if (!absl::IsNotFound(status) && run.status.ok()) {
+    run.status = status;
+  }
+  if (op.space != nullptr) DropSpace(op);
+  if (op.pin != 0) DropPin(op);
+  ++stats_.gets;
+  if (--touch_countdown_ == 0) NoteTouch(op.hash);
+  ContinueScan(op);
+}
+
+void Connection::Impl::FailScan(Operation& op, const absl::Status& status) {
+  ScanRun& run = *op.scan;
+  if (run.status.ok()) run.status = status;
+  run.base = run.items.size();
+  EndScan(op);
+}
+
+void Connection::Impl::EndScan(Operation& op) {
+  const std::shared_ptr<ScanRun> run = std::move(op.scan);
+  pool_.Finish(op);
+  if (run->call != nullptr) {
+    run->call->status = run->status;
+    run->call->done = true;
+  } else {
+    RunCallback(run->callback, run->status, std::move(run->items));
+  }
+  pool_.Free(op);
 }
 
 // A GET of an item that lay in `slot` a moment ago.

@@ -21,7 +21,6 @@ namespace {
 constexpr uint32_t kMaxDepth = 1024;
 // A directory of at most this many bytes is READ whole on connecting.
 constexpr uint64_t kEagerDirectory = 64 * 1024;
-constexpr int64_t kMaxScanInterval = 5'000'000;
 
 absl::StatusOr<verbs::ConnectOptions> CheckConnectOptions(const Options& options) {
   verbs::ConnectOptions checked;
@@ -106,7 +105,7 @@ absl::StatusOr<std::unique_ptr<Connection::Impl>> Connection::Impl::Connect(
 // Says hello, learns where the slice is, reads its header and directory.
 absl::Status Connection::Impl::Greet(int64_t deadline) {
   timeout_ns_ = std::max<int64_t>(deadline - MonotonicNanos(), 1'000'000);
-  scan_interval_ns_ = std::clamp<int64_t>(timeout_ns_ / 16, 100'000, kMaxScanInterval);
+  scan_interval_ns_ = ScanIntervalFor(timeout_ns_);
   wire::Hello hello{};
   hello.receive_size = Endpoint::kMessageBytes;
   hello.receive_count = endpoint_->receives();
@@ -119,7 +118,7 @@ absl::Status Connection::Impl::Greet(int64_t deadline) {
   VERBENA_RETURN_IF_ERROR(TakeWelcome(welcome));
   VERBENA_RETURN_IF_ERROR(OpenSlice(welcome));
   timeout_ns_ = Nanos(options_.operation_timeout);
-  scan_interval_ns_ = std::clamp<int64_t>(timeout_ns_ / 16, 100'000, kMaxScanInterval);
+  scan_interval_ns_ = ScanIntervalFor(timeout_ns_);
   return absl::OkStatus();
 }
 

@@ -11,21 +11,26 @@ namespace verbena {
 
 using client::TakeStage;
 
-absl::Status Connection::Impl::SubmitGetAndDelete(std::string_view key, GetCallback&& callback) {
+absl::Status Connection::Impl::SubmitGetAndDelete(std::string_view key, GetCallback&& callback,
+                                                  const CallOptions& options) {
   VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
+  VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));
   Operation& op = pool_.Acquire(OperationKind::kTake);
   op.on_get = std::move(callback);
+  op.timeout_ns = timeout_ns;
   op.key = KeepKey(op, key);
   StartTake(op);
   return absl::OkStatus();
 }
 
 absl::Status Connection::Impl::GetAndDelete(std::string_view key, std::string* value,
-                                            uint64_t* version) {
+                                            uint64_t* version, const CallOptions& options) {
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
+  VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));
   SyncCall call;
   call.value = value;
   VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kTake, &call));
+  op->timeout_ns = timeout_ns;
   op->key = key;
   StartTake(*op);
   FinishSync(&call);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,8 @@ enum class OperationKind : uint8_t {
   kHello,
   kExpire,  // and kPersist
   kTtl,
-  kScan,
+  kScan,     // asks for the keys of a scan
+  kScanGet,  // fetches the values of a scan
   kTouch,    // a report of keys that were read, which nobody waits for
   kRawRead,  // a READ of something that is no item, while connecting
 };
@@ -47,6 +49,8 @@ struct SyncCall {
 // value. One that does not fit the answer is got first, and deleted if it is still the same.
 enum class TakeStage : uint8_t { kTaking, kGetting, kDeleting };
 
+struct ScanRun;
+
 struct Operation {
   OperationKind kind = OperationKind::kGet;
   bool in_use = false;
@@ -61,6 +65,7 @@ struct Operation {
   // When the operation was first seen in flight (MonotonicNanos), 0 if not yet: its deadline counts
   // from there. Set by the scan for deadlines, so that starting an operation reads no clock.
   int64_t first_seen = 0;
+  int64_t timeout_ns = 0;  // until its deadline; 0: as long as the connection's options say
   // Of its READs in flight, as a ring: they complete in the order in which they were posted.
   std::array<uint64_t, 4> post_numbers{};
   uint32_t reads_posted = 0;  // ever; nor is the next one reset
@@ -78,6 +83,8 @@ struct Operation {
   Lookup lookup;
   wire::OperationHeader request{};  // a large PUT's, a get-and-delete's
   std::string held;                 // kTake: a value that came in a message
+  std::shared_ptr<ScanRun> scan;    // kScan, kScanGet
+  size_t scan_key = 0;              // kScanGet: which of the answer's keys it fetches
 };
 
 static_assert(Lookup::kPiecesInFlight <= std::tuple_size_v<decltype(Operation::post_numbers)>);
@@ -111,6 +118,7 @@ class OperationPool {
     op.asks = 0;
     op.sync = nullptr;
     op.first_seen = 0;
+    op.timeout_ns = 0;
     return op;
   }
   // The connection's own operation; null while it is in flight.

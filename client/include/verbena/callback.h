@@ -1,7 +1,5 @@
-// A move-only function object that never allocates: what a completion calls.
-//
-// Holds callables of up to 64 bytes (static_assert); capture a pointer if yours is larger. Calling
-// an empty one is a programming error (assert). Not thread-safe.
+/// \file
+/// A move-only function object that never allocates: what a completion calls.
 #pragma once
 
 #include <cassert>
@@ -15,11 +13,17 @@ namespace verbena {
 template <typename Signature>
 class Callback;
 
+/// Holds any callable of up to kCapacity bytes (checked when it is compiled); capture a pointer if
+/// yours is larger. Not thread-safe.
+///
+/// What it holds must not throw when it is called: an exception that leaves it ends the process
+/// (std::terminate), since there is nobody above it who could go on.
 template <typename... Args>
 class Callback<void(Args...)> {
  public:
-  static constexpr size_t kCapacity = 64;
+  static constexpr size_t kCapacity = 64;  ///< bytes
 
+  /// Empty: false as a condition, and not to be called (asserted).
   Callback() = default;
   template <typename F>
   requires(!std::is_same_v<std::decay_t<F>, Callback> && std::is_invocable_v<F&, Args...>)
@@ -29,7 +33,7 @@ class Callback<void(Args...)> {
     static_assert(alignof(Function) <= alignof(std::max_align_t));
     static_assert(std::is_nothrow_move_constructible_v<Function>);
     new (storage_) Function(std::forward<F>(function));
-    call_ = [](void* self, Args... args) {
+    call_ = [](void* self, Args... args) noexcept {
       (*static_cast<Function*>(self))(std::forward<Args>(args)...);
     };
     if constexpr (!std::is_trivially_copyable_v<Function>) {
@@ -50,7 +54,7 @@ class Callback<void(Args...)> {
   }
   ~Callback() { Reset(); }
 
-  // Destroys what it holds; it is empty then.
+  /// Destroys what it holds; it is empty then.
   void Reset() {
     if (manage_ != nullptr) manage_(storage_, nullptr);
     call_ = nullptr;
@@ -58,7 +62,7 @@ class Callback<void(Args...)> {
   }
 
   explicit operator bool() const { return call_ != nullptr; }
-  void operator()(Args... args) {
+  void operator()(Args... args) noexcept {
     assert(call_ != nullptr);
     call_(storage_, std::forward<Args>(args)...);
   }
@@ -75,7 +79,7 @@ class Callback<void(Args...)> {
   }
 
   alignas(std::max_align_t) unsigned char storage_[kCapacity];
-  void (*call_)(void*, Args...) = nullptr;
+  void (*call_)(void*, Args...) noexcept = nullptr;
   // Moves the callable to `target` (or nowhere if null) and destroys it; null if trivial.
   void (*manage_)(void* self, void* target) = nullptr;
 };

@@ -1,4 +1,5 @@
-// How a client connects and behaves. Plain values; copy freely.
+/// \file
+/// How a client connects and behaves.
 #pragma once
 
 #include <chrono>
@@ -8,47 +9,48 @@
 
 namespace verbena {
 
+/// Plain values; copy freely.
 struct Options {
-  // "verbs" (an RDMA adapter), "soft" (the software device, server on this host) or "auto": verbs
-  // if the route to the server has an RDMA device, else soft if the server's address is this
-  // host's, else an error that names both reasons. What was taken is in Connection::fabric().
+  /// "verbs" (an RDMA adapter), "soft" (the software device, server on this host) or "auto": verbs
+  /// if the route to the server has an RDMA device, else soft if the server's address is this
+  /// host's, else an error that names both reasons. What was taken is in Connection::fabric().
   std::string fabric = "auto";
 
-  // For the whole of connecting, name resolution excepted.
+  /// For the whole of connecting, name resolution excepted.
   std::chrono::milliseconds connect_timeout{5000};
-  // For each operation, from submission to callback, whatever the transport retries. When it passes
-  // the connection is given up, since an answer may still be under way (see Connection).
+  /// For each operation, from submission to callback, whatever the transport retries. When it
+  /// passes the connection is given up, since an answer may still be under way (see Connection).
   std::chrono::milliseconds operation_timeout{5000};
 
-  // Operations in flight at once (1 to 1024); one more is refused with ResourceExhausted.
+  /// Operations in flight at once (1 to 1024); one more is refused with ResourceExhausted.
   uint32_t depth = 64;
 
-  // Memory for copies of the server's index; with the whole index in it nearly every GET is one
-  // READ. 0 turns the cache off (so does less than the 36 KiB of a segment): then every GET READs
-  // the bucket first.
+  /// Memory for copies of the server's index; with the whole index in it nearly every GET is one
+  /// READ. 0 turns the cache off (so does less than the 36 KiB of a segment): then every GET READs
+  /// the bucket first.
   uint64_t cache_bytes = uint64_t{64} << 20;
 
-  // False: GETs are SENT to the server and answered by its CPU. For comparison and diagnosis.
+  /// False: GETs are SENT to the server and answered by its CPU. For comparison and diagnosis.
   bool one_sided_reads = true;
 
   // Adapter and network. Deadlines above hold whatever is set here.
 
-  // Type of service of this side's packets (0 to 255; the DSCP times 4), by which switches and
-  // adapters choose a traffic class (PFC, ECN). Over RoCE the server's packets have it too, unless
-  // the server sets its own. Not set: as the system is configured.
+  /// Type of service of this side's packets (0 to 255; the DSCP times 4), by which switches and
+  /// adapters choose a traffic class (PFC, ECN). Over RoCE the server's packets have it too, unless
+  /// the server sets its own. Not set: as the system is configured.
   std::optional<uint32_t> tos;
-  // How long the adapter waits for an acknowledgement before it repeats a packet: 4.096 us *
-  // 2^ack_timeout (1 to 31; 14 is 67 ms). iWARP has TCP's own timers instead.
+  /// How long the adapter waits for an acknowledgement before it repeats a packet: 4.096 us *
+  /// 2^ack_timeout (1 to 31; 14 is 67 ms). iWARP has TCP's own timers instead.
   uint32_t ack_timeout = 14;
-  // How often it repeats before the connection fails (0 to 7; 7 is for ever on some devices).
+  /// How often it repeats before the connection fails (0 to 7; 7 is for ever on some devices).
   uint32_t retry_count = 6;
-  // How long the server waits before it repeats a message that found no receive posted here: a code
-  // of the InfiniBand specification (0 to 31; 1 is 0.01 ms, 12 is 0.64 ms, 14 is 1.28 ms, 20 is
-  // 10 ms, 0 is 655 ms).
+  /// How long the server waits before it repeats a message that found no receive posted here: a
+  /// code of the InfiniBand specification (0 to 31; 1 is 0.01 ms, 12 is 0.64 ms, 14 is 1.28 ms, 20
+  /// is 10 ms, 0 is 655 ms).
   uint32_t rnr_timer = 12;
 
-  // How long waiting calls poll before they sleep on the completion channel. Polling is fastest and
-  // costs a core while it lasts; 0 sleeps at once.
+  /// How long waiting calls poll before they sleep on the completion channel. Polling is fastest
+  /// and costs a core while it lasts; 0 sleeps at once.
   std::chrono::microseconds poll_time{100};
 };
 
