@@ -107,7 +107,7 @@ TEST(ExpiryTest, HandsOutAtMostWhatIsAskedForAndAllInTurn) {
 TEST(ExpiryTest, AMassThatEndsTogetherIsTakenInBoundedSteps) {
   constexpr uint64_t kItems = 100'000;
   constexpr int64_t kTicks = 70'000;  // of the third level, then of the second and the first
-  constexpr size_t kMost = 64;
+  constexpr size_t kAtOnce = 64;
   Expiry expiry(kTick, 0);
   for (uint64_t key = 1; key <= kItems; ++key) Set(expiry, key, kTicks * kTick);
   // Until just before the time, a look at each tick that NextLook names.
@@ -117,7 +117,7 @@ TEST(ExpiryTest, AMassThatEndsTogetherIsTakenInBoundedSteps) {
     ASSERT_LT(looks, 10'000);
     now = expiry.NextLook(now);
     if (now >= kTicks * kTick) break;
-    expiry.TakeDue(now, kMost, &items);
+    expiry.TakeDue(now, kAtOnce, &items);
     ASSERT_TRUE(items.empty()) << "at " << now;
   }
   // From then on all come without a pause.
@@ -125,13 +125,13 @@ TEST(ExpiryTest, AMassThatEndsTogetherIsTakenInBoundedSteps) {
   for (; !expiry.empty(); ++calls) {
     ASSERT_EQ(expiry.NextLook(now), now);
     items.clear();
-    expiry.TakeDue(now, kMost, &items);
+    expiry.TakeDue(now, kAtOnce, &items);
     for (const Expiry::DueItem& item : items) ASSERT_TRUE(expiry.Clear(item.hash, item.offset));
   }
-  EXPECT_LE(expiry.Stats().most_at_once, Expiry::kMostMoved + kMost);
+  EXPECT_LE(expiry.Stats().most_at_once, Expiry::kMostMoved + kAtOnce);
   EXPECT_GE(expiry.Stats().most_at_once, Expiry::kMostMoved);
   // Each call hands out as many as it may, but for those that only spread.
-  EXPECT_LE(calls, kItems / kMost + kItems / Expiry::kMostMoved);
+  EXPECT_LE(calls, kItems / kAtOnce + kItems / Expiry::kMostMoved);
 }
 
 // One thread looks for what is due while others set and clear.

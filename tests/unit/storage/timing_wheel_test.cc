@@ -104,7 +104,7 @@ TEST(TimingWheelTest, AgreesWithAMap) {
 // with a step each time that NextTick asks for one, all are due after as many steps as that takes.
 TEST(TimingWheelTest, AMassIsSpreadInBoundedSteps) {
   constexpr uint64_t kMass = 10'000;
-  constexpr uint64_t kMost = 100;
+  constexpr uint64_t kAtOnce = 100;
   const uint64_t start = 1000;
   // In the due list at once, and in each level's slots.
   for (const uint64_t ahead : {1ULL, 255ULL, 300ULL, 70'000ULL, 20'000'000ULL, 5'000'000'000ULL}) {
@@ -116,8 +116,8 @@ TEST(TimingWheelTest, AMassIsSpreadInBoundedSteps) {
       const uint64_t next = wheel.NextTick();
       ASSERT_LE(next, tick);
       const uint64_t due_before = wheel.due();
-      ASSERT_LE(wheel.Advance(next, kMost), kMost);
-      ASSERT_LE(wheel.due() - due_before, kMost);
+      ASSERT_LE(wheel.Advance(next, kAtOnce), kAtOnce);
+      ASSERT_LE(wheel.due() - due_before, kAtOnce);
       if (wheel.due() > 0) {
         ASSERT_EQ(wheel.now(), tick);
       }
@@ -125,9 +125,9 @@ TEST(TimingWheelTest, AMassIsSpreadInBoundedSteps) {
     }
     EXPECT_EQ(wheel.now(), tick);
     // Each timer is moved once a level at most, and each slot that is reached costs a step.
-    EXPECT_LE(steps, 5 * (kMass / kMost + 2)) << ahead;
+    EXPECT_LE(steps, 5 * (kMass / kAtOnce + 2)) << ahead;
     EXPECT_EQ(TakeDue(wheel).size(), kMass);
-    EXPECT_LT(wheel.Advance(tick, kMost), kMost);
+    EXPECT_LT(wheel.Advance(tick, kAtOnce), kAtOnce);
     EXPECT_EQ(wheel.NextTick(), UINT64_MAX);
   }
 }
