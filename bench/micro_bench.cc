@@ -31,6 +31,8 @@ namespace {
 
 constexpr uint64_t kRecords = 100'000;
 constexpr size_t kValueSize = 100;
+// As a client has it.
+const layout::SeededXxh3 kSeed(1);
 
 Config SomeConfig() {
   Config config;
@@ -43,7 +45,7 @@ Config SomeConfig() {
 
 void BM_KeyHash(benchmark::State& state) {
   const std::string key(static_cast<size_t>(state.range(0)), 'k');
-  for (auto _ : state) benchmark::DoNotOptimize(layout::KeyHash::Of(key, 1).bits);
+  for (auto _ : state) benchmark::DoNotOptimize(layout::KeyHash::Of(key, kSeed).bits);
 }
 BENCHMARK(BM_KeyHash)->Arg(16)->Arg(23)->Arg(100);
 
@@ -58,12 +60,13 @@ void BM_JudgeItem(benchmark::State& state) {
   std::memcpy(block.data() + sizeof(header), key.data(), key.size());
   std::memcpy(block.data() + sizeof(header) + key.size(), value.data(), size);
   header.check = layout::CombineChecks(
-      layout::HeaderCheck(header, 4096, 1),
-      layout::BodyCheck(block.data() + sizeof(header), block.size() - sizeof(header), 1));
+      layout::HeaderCheck(header, 4096, kSeed),
+      layout::BodyCheck(block.data() + sizeof(header), block.size() - sizeof(header), kSeed));
   std::memcpy(block.data(), &header, sizeof(header));
   for (auto _ : state) {
     uint64_t item_size;
-    const auto verdict = layout::JudgeItem(block.data(), block.size(), 4096, key, 1, &item_size);
+    const auto verdict =
+        layout::JudgeItem(block.data(), block.size(), 4096, key, kSeed, &item_size);
     if (verdict != layout::ItemState::kAccepted) state.SkipWithError("not accepted");
     benchmark::DoNotOptimize(verdict);
   }

@@ -40,15 +40,29 @@ absl::Status Connection::Impl::CheckRoom() const {
   return absl::OkStatus();
 }
 
+// Keys of common lengths are copied here by a few overlapping words, as they are compared: for so
+// little a call costs more than it does.
 std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view key) {
-  std::memcpy(op.key_memory, key.data(), key.size());
+  char* const to = op.key_memory;
+  const char* const from = key.data();
+  const size_t size = key.size();
+  if (size >= 16 && size <= 32) [[likely]] {
+    char begin[16];
+    char end[16];
+    std::memcpy(begin, from, sizeof(begin));
+    std::memcpy(end, from + size - sizeof(end), sizeof(end));
+    std::memcpy(to, begin, sizeof(begin));
+    std::memcpy(to + size - sizeof(end), end, sizeof(end));
+  } else {
+    std::memcpy(to, from, size);
+  }
   return {op.key_memory, key.size()};
 }
 
 // The lookup itself begins with the next flush; until then the cached bucket's lines are fetched.
 [[gnu::always_inline]] inline void Connection::Impl::StartGet(Operation& op, std::string_view key) {
   op.key = key;
-  op.hash = KeyHash::Of(key, context_->shape.hash_seed);
+  op.hash = KeyHash::Of(key, context_->hash_seed);
   if (!options_.one_sided_reads) {
     Ask(op);
     return;
@@ -307,10 +321,16 @@ void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
         break;
       }
       FillRead(count++, *op);
-      if (op->step.in_space && op->lookup.NextRead(&op->step)) QueueRead(*op);
+      if (op->step.in_space) [[unlikely]]
+        QueueNextPiece(*op);
     }
     if (count != 0) PostReadList(count);
   }
+}
+
+// A large item's next piece may be READ beside the one that has just been put into a list.
+void Connection::Impl::QueueNextPiece(Operation& op) {
+  if (op.kind != OperationKind::kRawRead && op.lookup.NextRead(&op.step)) QueueRead(op);
 }
 
 [[gnu::always_inline]] inline void Connection::Impl::PostReadList(uint32_t count) {

@@ -1,8 +1,9 @@
-// What is behind Connection. One object, eight files: connection_setup.cc (connecting),
+// What is behind Connection. One object, nine files: connection_setup.cc (connecting),
 // connection_gets.cc (one-sided GETs and the poll loop), connection_changes.cc (changes and calls),
-// connection_takes.cc (get-and-delete), connection_pins.cc (items that the server keeps),
-// connection_scans.cc (scans, times to live, reports of reads), connection_poll.cc (messages,
-// waiting, deadlines, the end) and connection_events.cc (within an event loop of the caller's).
+// connection_preload.cc (the index READ as a whole), connection_takes.cc (get-and-delete),
+// connection_pins.cc (items that the server keeps), connection_scans.cc (scans, times to live,
+// reports of reads), connection_poll.cc (messages, waiting, deadlines, the end) and
+// connection_events.cc (within an event loop of the caller's).
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -159,6 +161,9 @@ class Connection::Impl {
   absl::Status Greet(int64_t deadline);
   absl::Status TakeWelcome(const wire::Welcome& welcome);
   absl::Status OpenSlice(const wire::Welcome& welcome);
+  absl::Status Preload();
+  absl::Status ReadPieces(const std::vector<uint64_t>& offsets, uint32_t length,
+                          const std::function<void(size_t number, const uint8_t* bytes)>& take);
   // READs `length` bytes, at most a sink's block; the bytes stay until the next operation.
   absl::StatusOr<const uint8_t*> ReadRaw(uint64_t offset, uint32_t length);
 
@@ -219,6 +224,7 @@ class Connection::Impl {
   void Act(Operation& op, const Lookup::Step& step);
   void ActOtherwise(Operation& op, const Lookup::Step& step);
   void QueueRead(Operation& op);
+  void QueueNextPiece(Operation& op);
   void Ask(Operation& op);
   void GetSpace(Operation& op);
   void UseSpace(Operation& op);

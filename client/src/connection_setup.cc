@@ -178,9 +178,14 @@ absl::Status Connection::Impl::OpenSlice(const wire::Welcome& welcome) {
                                header, welcome.region_size, welcome.epoch,
                                layout::ItemSize(limits_.max_key_size, limits_.max_value_size)));
   context_.emplace(shared_cache_->For(shape));
-  if (!options_.one_sided_reads || shape.directory_size() > kEagerDirectory) {
-    return absl::OkStatus();
+  if (!options_.one_sided_reads) return absl::OkStatus();
+  if (options_.preload && !context_->index->preloaded.exchange(true)) {
+    absl::Status status = Preload();
+    // The next one that connects may do better.
+    if (!status.ok()) context_->index->preloaded = false;
+    return status;
   }
+  if (shape.directory_size() > kEagerDirectory) return absl::OkStatus();
   for (uint64_t at = 0; at < shape.directory_size(); at += layout::kDirectoryPageSize) {
     VERBENA_ASSIGN_OR_RETURN(const uint8_t* page,
                              ReadRaw(shape.directory_offset + at, layout::kDirectoryPageSize));

@@ -21,7 +21,7 @@ Lookup::Step Lookup::StartUncached(LookupContext& context) {
 
 void Lookup::CollectCachedOverflow(LookupContext& context) {
   // Bounded, since copies may lead in circles.
-  for (uint32_t i = 0; candidate_count_ == 0 && i < layout::kOverflowBuckets; ++i) {
+  for (uint32_t i = 0; at_.candidate_count == 0 && i < layout::kOverflowBuckets; ++i) {
     const uint32_t link = BucketCache::Link(*copy_);
     if (link == 0 || link > layout::kOverflowBuckets) return;
     Bucket* const next =
@@ -35,16 +35,16 @@ void Lookup::CollectCachedOverflow(LookupContext& context) {
 Lookup::Step Lookup::StartAt(LookupContext& context, Slot slot, std::string_view key,
                              ReadSink* sink) {
   Reset(key, sink);
-  by_slot_ = true;
+  at_.by_slot = true;
   candidates_[0] = slot;
-  candidate_count_ = 1;
+  at_.candidate_count = 1;
   return TryCandidates(context);
 }
 
 Lookup::Step Lookup::StartAt(LookupContext& context, const LocatedItem& item, std::string_view key,
                              ReadSink* sink) {
   Reset(key, sink);
-  by_slot_ = true;
+  at_.by_slot = true;
   slot_ = item.slot;
   expected_ = item.header;
   length_ = expected_.size();
@@ -61,56 +61,56 @@ Lookup::Step Lookup::StartAt(LookupContext& context, const LocatedItem& item, st
 
 Lookup::Step Lookup::ReadDirectory(LookupContext& context) {
   ++context.counters.directory_reads;
-  in_space_ = false;
+  at_.in_space = false;
   const uint64_t page = SegmentMap::PageOf(context.segments.EntryIndex(hash_));
   return Read(State::kDirectory, context.shape.directory_offset + page * layout::kDirectoryPageSize,
               layout::kDirectoryPageSize, sink_->block.data());
 }
 
 Lookup::Step Lookup::ReadPrimary() {
-  cached_ = false;
-  doubtful_ = false;
-  in_space_ = false;
-  chain_ = 0;
+  at_.cached = false;
+  at_.doubtful = false;
+  at_.in_space = false;
+  at_.chain = 0;
   return Read(State::kPrimary, segment_.offset + layout::BucketOffset(hash_.bucket()),
               layout::kBucketSize, &sink_->bucket);
 }
 
 Lookup::Step Lookup::ReadOverflow() {
-  in_space_ = false;
-  return Read(State::kOverflow, segment_.offset + layout::OverflowOffset(link_),
+  at_.in_space = false;
+  return Read(State::kOverflow, segment_.offset + layout::OverflowOffset(at_.link),
               layout::kBucketSize, &sink_->bucket);
 }
 
 Lookup::Step Lookup::RefreshDirectory(LookupContext& context) {
-  if (++refreshes_ > kMaxRefreshes) return {.action = Action::kAskServer};
+  if (++at_.refreshes > kMaxRefreshes) return {.action = Action::kAskServer};
   return ReadDirectory(context);
 }
 
 Lookup::Step Lookup::TryOtherCandidates(LookupContext& context) {
-  while (next_candidate_ < candidate_count_) {
-    slot_ = candidates_[next_candidate_++];
-    if (cached_ && SlotMarks::IsStruck(slot_)) {
+  while (at_.next_candidate < at_.candidate_count) {
+    slot_ = candidates_[at_.next_candidate++];
+    if (at_.cached && SlotMarks::IsStruck(slot_)) {
       BucketCache::Forgive(copy_, slot_);
       slot_ = SlotMarks::Forgive(slot_);
-      struck_ = true;
+      at_.struck = true;
     }
     length_ = context.shape.FirstRead(slot_);
     if (length_ == 0) {
-      doubtful_ = doubtful_ || !cached_;
+      at_.doubtful = at_.doubtful || !at_.cached;
       continue;
     }
     state_ = State::kBlock;
-    in_space_ = length_ > ReadSink::kBlockBytes;
-    if (in_space_ && space_.size() < length_) {
+    at_.in_space = length_ > ReadSink::kBlockBytes;
+    if (at_.in_space && space_.size() < length_) {
       return {.action = Action::kNeedSpace, .length = static_cast<uint32_t>(length_)};
     }
     return Read(State::kBlock, slot_.offset(), length_,
-                in_space_ ? space_.data() : sink_->block.data());
+                at_.in_space ? space_.data() : sink_->block.data());
   }
-  if (cached_) {
+  if (at_.cached) {
     // Without a READ in vain it was a miss: the copy has no such slot, or it is withheld.
-    if (doubtful_) {
+    if (at_.doubtful) {
       ++context.counters.cache_stale;
     } else {
       --context.counters.cache_hits;
@@ -123,14 +123,14 @@ Lookup::Step Lookup::TryOtherCandidates(LookupContext& context) {
 
 // All matching slots of the last bucket have been tried in vain (or there were none).
 Lookup::Step Lookup::EndOfCandidates() {
-  if (by_slot_) return {.action = Action::kAskServer};
-  if (link_ != 0) return ReadOverflow();
-  if (!doubtful_) {
-    in_space_ = false;
+  if (at_.by_slot) return {.action = Action::kAskServer};
+  if (at_.link != 0) return ReadOverflow();
+  if (!at_.doubtful) {
+    at_.in_space = false;
     return Read(State::kHeaderAgain, segment_.offset + layout::BucketOffset(hash_.bucket()),
                 sizeof(BucketHeader), &sink_->header);
   }
-  if (++rounds_ >= kMaxRounds) return {.action = Action::kAskServer};
+  if (++at_.rounds >= kMaxRounds) return {.action = Action::kAskServer};
   return ReadPrimary();
 }
 
@@ -166,9 +166,9 @@ Lookup::Step Lookup::OnDirectory(LookupContext& context) {
 }
 
 void Lookup::TakeLink(uint32_t link) {
-  const bool possible = link <= layout::kOverflowBuckets && chain_ < layout::kOverflowBuckets;
-  link_ = possible ? static_cast<uint8_t>(link) : 0;
-  if (link != 0 && !possible) doubtful_ = true;
+  const bool possible = link <= layout::kOverflowBuckets && at_.chain < layout::kOverflowBuckets;
+  at_.link = possible ? static_cast<uint8_t>(link) : 0;
+  if (link != 0 && !possible) at_.doubtful = true;
 }
 
 Lookup::Step Lookup::OnPrimary(LookupContext& context) {
@@ -176,8 +176,8 @@ Lookup::Step Lookup::OnPrimary(LookupContext& context) {
   if (!bucket.header.Covers(hash_)) return RefreshDirectory(context);
   cover_ = bucket.header;
   TakeLink(bucket.header.link());
-  if (bucket.header.link() == link_) {
-    context.cache.Store(segment_.frame, hash_.bucket(), hash_, cover_, bucket, struck_);
+  if (bucket.header.link() == at_.link) {
+    context.cache.Store(segment_.frame, hash_.bucket(), hash_, cover_, bucket, at_.struck);
   }
   Collect(bucket);
   return TryCandidates(context);
@@ -185,11 +185,11 @@ Lookup::Step Lookup::OnPrimary(LookupContext& context) {
 
 Lookup::Step Lookup::OnOverflow(LookupContext& context) {
   const Bucket& bucket = sink_->bucket;
-  const uint32_t index = BucketCache::OverflowIndex(link_);
-  ++chain_;
+  const uint32_t index = BucketCache::OverflowIndex(at_.link);
+  ++at_.chain;
   TakeLink(bucket.header.link());
-  if (bucket.header.link() == link_) {
-    context.cache.Store(segment_.frame, index, hash_, cover_, bucket, struck_);
+  if (bucket.header.link() == at_.link) {
+    context.cache.Store(segment_.frame, index, hash_, cover_, bucket, at_.struck);
   }
   Collect(bucket);
   return TryCandidates(context);
@@ -213,7 +213,7 @@ Lookup::Step Lookup::OnBlockNotAccepted(LookupContext& context, ItemState state,
 // Reads the rest of an item of which the first `have` bytes are in the sink.
 Lookup::Step Lookup::StartPieces(LookupContext& context, uint64_t have) {
   state_ = State::kPieces;
-  in_flight_ = 0;
+  at_.in_flight = 0;
   have_ = have;
   asked_ = have;
   if (space_.size() < length_) {
@@ -225,7 +225,7 @@ Lookup::Step Lookup::StartPieces(LookupContext& context, uint64_t have) {
 Lookup::Step Lookup::OnSpace(LookupContext& context, std::span<uint8_t> space) {
   assert(space.size() >= length_);
   space_ = space;
-  in_space_ = true;
+  at_.in_space = true;
   if (state_ == State::kBlock) return Read(State::kBlock, slot_.offset(), length_, space_.data());
   const uint64_t seed = context.shape.hash_seed;
   if (body_hash_ == nullptr) {
@@ -248,7 +248,7 @@ uint64_t Lookup::PieceEnd(uint64_t begin) const {
 Lookup::Step Lookup::NextPiece() {
   const uint64_t begin = asked_;
   asked_ = PieceEnd(begin);
-  ++in_flight_;
+  ++at_.in_flight;
   return Read(State::kPieces, slot_.offset() + begin, asked_ - begin, space_.data() + begin);
 }
 
@@ -256,7 +256,7 @@ Lookup::Step Lookup::OnPieces(LookupContext& context) {
   // The first piece begins with the header, which is not of the body.
   const uint64_t begin = std::max(have_, sizeof(layout::ItemHeader));
   have_ = PieceEnd(have_);
-  --in_flight_;
+  --at_.in_flight;
   body_hash_->Add(space_.subspan(begin, have_ - begin));
   if (have_ == length_) return Judge(context, space_.data(), body_hash_->Check());
   return {.action = Action::kWait};
@@ -266,12 +266,11 @@ Lookup::Step Lookup::OnLocatedBlock(LookupContext& context) {
   const uint8_t* const bytes = sink_->block.data();
   return Judge(context, bytes,
                layout::BodyCheck(bytes + sizeof(layout::ItemHeader),
-                                 length_ - sizeof(layout::ItemHeader), context.shape.hash_seed));
+                                 length_ - sizeof(layout::ItemHeader), context.hash_seed));
 }
 
 Lookup::Step Lookup::Judge(LookupContext& context, const uint8_t* bytes, uint64_t body_check) {
-  const uint64_t header_check =
-      layout::HeaderCheck(expected_, slot_.offset(), context.shape.hash_seed);
+  const uint64_t header_check = layout::HeaderCheck(expected_, slot_.offset(), context.hash_seed);
   if (layout::CombineChecks(header_check, body_check) != expected_.check ||
       std::memcmp(bytes + sizeof(expected_), key_.data(), key_.size()) != 0) {
     return NotAccepted(context);
@@ -286,7 +285,7 @@ Lookup::Step Lookup::OnHeaderAgain(LookupContext& context) {
 
 Lookup::Step Lookup::NotAccepted(LookupContext& context) {
   ++context.counters.read_retries;
-  doubtful_ = true;
+  at_.doubtful = true;
   return TryCandidates(context);
 }
 

@@ -47,6 +47,7 @@ struct LookupCounters {
 struct LookupContext {
   explicit LookupContext(std::shared_ptr<IndexCache> shared)
       : shape(shared->shape),
+        hash_seed(shape.hash_seed),
         cache(shared->buckets),
         segments(shared->segments),
         index(std::move(shared)) {}
@@ -55,6 +56,7 @@ struct LookupContext {
       : LookupContext(std::make_shared<IndexCache>(slice, cache_bytes)) {}
 
   const SliceShape shape;
+  const layout::SeededXxh3 hash_seed;
   BucketCache& cache;
   SegmentMap& segments;
   LookupCounters counters;
@@ -130,7 +132,7 @@ class Lookup {
   Step OnRead(LookupContext& context);
   // Whether another READ can be posted behind the last one; if so, `*step` is it.
   bool NextRead(Step* step) {
-    if (state_ != State::kPieces || asked_ == length_ || in_flight_ == kPiecesInFlight)
+    if (state_ != State::kPieces || asked_ == length_ || at_.in_flight == kPiecesInFlight)
       return false;
     *step = NextPiece();
     return true;
@@ -193,7 +195,7 @@ class Lookup {
   void Collect(const layout::Bucket& bucket);
   // Takes the link of a bucket that was read; one that cannot be makes the round doubtful.
   void TakeLink(uint32_t link);
-  const uint8_t* block() const { return in_space_ ? space_.data() : sink_->block.data(); }
+  const uint8_t* block() const { return at_.in_space ? space_.data() : sink_->block.data(); }
 
   layout::KeyHash hash_;
   std::string_view key_;
@@ -209,18 +211,22 @@ class Lookup {
   std::unique_ptr<layout::BodyHash> body_hash_;  // of what has arrived; kept for the next time
 
   State state_;
-  bool cached_;    // the candidates come from the cache
-  bool struck_;    // one of them was struck there
-  bool by_slot_;   // the server named the slot, in a GET or a scan: no rounds
-  bool doubtful_;  // a matching slot of this round was not accepted
-  bool in_space_;
-  uint8_t in_flight_;  // pieces
-  uint8_t rounds_;
-  uint8_t refreshes_;
-  uint8_t chain_;  // overflow buckets read in this round
-  uint8_t candidate_count_;
-  uint8_t next_candidate_;
-  uint8_t link_;  // of the last bucket read, 0 or 1 to kOverflowBuckets
+  // What begins with 0 in each lookup, together, so that a few stores clear it.
+  struct Progress {
+    bool cached = false;    // the candidates come from the cache
+    bool struck = false;    // one of them was struck there
+    bool by_slot = false;   // the server named the slot, in a GET or a scan: no rounds
+    bool doubtful = false;  // a matching slot of this round was not accepted
+    bool in_space = false;
+    uint8_t in_flight = 0;  // pieces
+    uint8_t rounds = 0;
+    uint8_t refreshes = 0;
+    uint8_t chain = 0;  // overflow buckets read in this round
+    uint8_t candidate_count = 0;
+    uint8_t next_candidate = 0;
+    uint8_t link = 0;  // of the last bucket read, 0 or 1 to kOverflowBuckets
+  };
+  Progress at_;
   std::array<layout::Slot, layout::kSlotsPerBucket> candidates_;
   layout::Bucket* copy_;  // the cached bucket that they come from
 

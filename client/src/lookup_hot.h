@@ -14,24 +14,14 @@ namespace verbena::client {
   key_ = key;
   sink_ = sink;
   space_ = {};
-  cached_ = false;
-  struck_ = false;
-  by_slot_ = false;
-  doubtful_ = false;
-  in_space_ = false;
-  rounds_ = 0;
-  refreshes_ = 0;
-  chain_ = 0;
-  candidate_count_ = 0;
-  next_candidate_ = 0;
-  link_ = 0;
+  at_ = {};
 }
 
 [[gnu::always_inline]] inline Lookup::Step Lookup::Read(State state, uint64_t offset,
                                                         uint64_t length, void* target) {
   state_ = state;
   return {.action = Action::kRead,
-          .in_space = in_space_,
+          .in_space = at_.in_space,
           .length = static_cast<uint32_t>(length),
           .offset = offset,
           .target = static_cast<uint8_t*>(target)};
@@ -44,8 +34,8 @@ namespace verbena::client {
         LoadRelaxed(&bucket.slots[static_cast<size_t>(std::countr_zero(mask))].bits)};
     if (!slot.empty()) candidates_[count++] = slot;
   }
-  candidate_count_ = count;
-  next_candidate_ = 0;
+  at_.candidate_count = count;
+  at_.next_candidate = 0;
 }
 
 [[gnu::always_inline]] inline Lookup::Step Lookup::Start(LookupContext& context, SegmentRef segment,
@@ -58,22 +48,22 @@ namespace verbena::client {
   copy_ = context.cache.Find(segment.frame, hash.bucket(), hash);
   if (copy_ == nullptr) return StartUncached(context);
   ++context.counters.cache_hits;
-  cached_ = true;
+  at_.cached = true;
   Collect(*copy_);
   // The overflow buckets are looked at only where the primary one has no candidate.
-  if (candidate_count_ == 0) CollectCachedOverflow(context);
+  if (at_.candidate_count == 0) CollectCachedOverflow(context);
   return TryCandidates(context);
 }
 
 [[gnu::always_inline]] inline Lookup::Step Lookup::TryCandidates(LookupContext& context) {
-  if (next_candidate_ < candidate_count_) {
-    const layout::Slot slot = candidates_[next_candidate_];
+  if (at_.next_candidate < at_.candidate_count) {
+    const layout::Slot slot = candidates_[at_.next_candidate];
     const uint64_t length = context.shape.FirstRead(slot);
     if (length != 0 && length <= ReadSink::kBlockBytes) {
-      ++next_candidate_;
+      ++at_.next_candidate;
       slot_ = slot;
       length_ = length;
-      in_space_ = false;
+      at_.in_space = false;
       return Read(State::kBlock, slot.offset(), length, sink_->block.data());
     }
   }
@@ -88,7 +78,7 @@ namespace verbena::client {
   uint64_t item_size = 0;
   const uint8_t* const bytes = block();
   const layout::ItemState state =
-      layout::JudgeItem(bytes, length_, slot_.offset(), key_, context.shape.hash_seed, &item_size);
+      layout::JudgeItem(bytes, length_, slot_.offset(), key_, context.hash_seed, &item_size);
   if (state == layout::ItemState::kAccepted) return Found(bytes);
   return OnBlockNotAccepted(context, state, item_size);
 }

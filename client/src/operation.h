@@ -94,11 +94,11 @@ static_assert(Lookup::kPiecesInFlight <= std::tuple_size_v<decltype(Operation::p
 // extra operation of the connection's own, which does not count as being in flight.
 class OperationPool {
  public:
-  explicit OperationPool(uint32_t depth) : depth_(depth), operations_(SlotsFor(depth)) {
-    free_.reserve(operations_.size());
+  explicit OperationPool(uint32_t depth)
+      : depth_(depth), operations_(SlotsFor(depth)), free_(new Operation*[SlotsFor(depth)]) {
     for (uint32_t slot = SlotsFor(depth); slot > 0; --slot) {
       operations_[slot - 1].slot = slot - 1;
-      free_.push_back(slot - 1);
+      Free(operations_[slot - 1]);
     }
   }
   static constexpr uint32_t SlotsFor(uint32_t depth) { return depth + 2; }
@@ -109,8 +109,7 @@ class OperationPool {
 
   // The most recently freed one, since its memory is likely to be in the cache. Requires !full().
   Operation& Acquire(OperationKind kind) {
-    Operation& op = operations_[free_.back()];
-    free_.pop_back();
+    Operation& op = *free_[--free_count_];
     ++used_;
     op.in_use = true;
     op.kind = kind;
@@ -138,12 +137,12 @@ class OperationPool {
     op.in_use = false;
     op.generation = op.generation == verbs::kMaxGeneration ? 1 : op.generation + 1;
   }
-  void Free(const Operation& op) { free_.push_back(op.slot); }
+  void Free(Operation& op) { free_[free_count_++] = &op; }
 
   Operation& At(uint32_t slot) { return operations_[slot]; }
   // nullptr if the reference is out of range or of an earlier use.
   Operation* Find(verbs::SlotRef ref) {
-    if (ref.slot >= operations_.size()) return nullptr;
+    if (ref.slot >= SlotsFor(depth_)) return nullptr;
     Operation& op = operations_[ref.slot];
     return op.in_use && op.generation == ref.generation ? &op : nullptr;
   }
@@ -163,11 +162,12 @@ class OperationPool {
   }
 
  private:
-  uint32_t depth_;
+  const uint32_t depth_;
   uint32_t used_ = 0;
   Operation* extra_ = nullptr;  // in flight
   std::vector<Operation> operations_;
-  std::vector<uint32_t> free_;
+  const std::unique_ptr<Operation*[]> free_;  // those that are, the most recently freed one last
+  uint32_t free_count_ = 0;
 };
 
 }  // namespace verbena::client

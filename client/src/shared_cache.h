@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 
 #include "client/src/bucket_cache.h"
 #include "client/src/segment_map.h"
@@ -20,6 +21,9 @@ struct IndexCache {
   const SliceShape shape;
   BucketCache buckets;
   SegmentMap segments;
+  // Takes in a segment that has just been READ whole. Nothing in `bytes` is trusted.
+  void StoreSegment(SegmentRef segment, std::span<const uint8_t> bytes);
+
   std::atomic<bool> preloaded{false};  // somebody READs the whole index into it, or has done so
 };
 

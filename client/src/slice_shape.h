@@ -46,10 +46,8 @@ struct SliceShape {
 
   // Bytes to read first of the block that `slot` names, 0 if it names none that can be.
   uint64_t FirstRead(layout::Slot slot) const {
-    const uint32_t size_class = slot.size_class();
-    if (!layout::IsValidClass(size_class)) return 0;
-    const uint64_t length = layout::FirstReadSize(size_class);
-    return InHeap(slot.offset(), length) ? length : 0;
+    const uint64_t length = layout::FirstReadSizeOrZero(slot.size_class());
+    return length != 0 && InHeap(slot.offset(), length) ? length : 0;
   }
 };
 

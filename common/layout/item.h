@@ -44,7 +44,9 @@ constexpr uint64_t ItemSize(uint64_t key_len, uint64_t value_len) {
 }
 
 // The part of the check that depends on the header and the block's place (not on `header.check`).
-inline uint64_t HeaderCheck(const ItemHeader& header, uint64_t block_offset, uint64_t seed) {
+// `seed` is the slice's, here and below: the number, or a SeededXxh3.
+template <typename Seed>
+uint64_t HeaderCheck(const ItemHeader& header, uint64_t block_offset, const Seed& seed) {
   uint64_t words[3];
   words[0] = header.version;
   std::memcpy(&words[1], &header.value_len, sizeof(uint64_t));
@@ -53,7 +55,8 @@ inline uint64_t HeaderCheck(const ItemHeader& header, uint64_t block_offset, uin
 }
 
 // The part of the check that depends on key and value, which lie one behind the other at `body`.
-inline uint64_t BodyCheck(const void* body, uint64_t size, uint64_t seed) {
+template <typename Seed>
+uint64_t BodyCheck(const void* body, uint64_t size, const Seed& seed) {
   return Xxh3(body, size, seed);
 }
 
@@ -89,8 +92,9 @@ enum class ItemState {
 // is set to the bytes that the item claims wherever its lengths are sane; more than `size` means
 // that the rest of a run has to be read first (the verdict is then kInvalid, or kOtherKey if the
 // key already differs).
-inline ItemState JudgeItem(const uint8_t* block, uint64_t size, uint64_t block_offset,
-                           std::string_view key, uint64_t seed, uint64_t* item_size) {
+template <typename Seed>
+ItemState JudgeItem(const uint8_t* block, uint64_t size, uint64_t block_offset,
+                    std::string_view key, const Seed& seed, uint64_t* item_size) {
   *item_size = 0;
   ItemHeader header;
   if (size < sizeof(header)) return ItemState::kInvalid;

@@ -24,7 +24,9 @@ inline constexpr unsigned kMaxDepth = kPrefixBits;
 struct KeyHash {
   uint64_t bits = 0;
 
-  static KeyHash Of(std::string_view key, uint64_t seed) {
+  // `seed`: the number, or a SeededXxh3.
+  template <typename Seed>
+  static KeyHash Of(std::string_view key, const Seed& seed) {
     return {Xxh3(key.data(), key.size(), seed)};
   }
 

@@ -5,6 +5,7 @@
 // item. Codes 240..255 are reserved.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -58,6 +59,22 @@ constexpr bool IsValidClass(uint32_t size_class) {
 inline constexpr uint64_t kRunFirstRead = 4096;
 constexpr uint64_t FirstReadSize(uint32_t size_class) {
   return size_class == kRunClass ? kRunFirstRead : BlockSize(size_class);
+}
+
+namespace internal {
+// By class code; 0 for codes that may not stand in a slot.
+inline constexpr auto kFirstReadSizes = [] {
+  std::array<uint32_t, 256> sizes{};
+  for (uint32_t code = 0; code < sizes.size(); ++code) {
+    sizes[code] = IsValidClass(code) ? static_cast<uint32_t>(FirstReadSize(code)) : 0;
+  }
+  return sizes;
+}();
+}  // namespace internal
+
+// The same of any code of a slot: 0 for one that is not valid.
+constexpr uint64_t FirstReadSizeOrZero(uint32_t size_class) {
+  return internal::kFirstReadSizes[size_class & 255];
 }
 
 }  // namespace verbena::layout

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -40,6 +41,55 @@ inline const LongHash& BestLongHash() {
 inline uint64_t Xxh3(const void* data, size_t size, uint64_t seed) {
   if (size <= XXH3_MIDSIZE_MAX) return XXH3_64bits_withSeed(data, size, seed);
   return internal::BestLongHash().hash(data, size, seed);
+}
+
+// A seed that many hashes are made with: what depends on the seed alone is worked out once, which
+// saves half of the work on what is 17 to 128 bytes long. The hashes are those of the seed.
+//
+// For these lengths XXH3 takes 16 bytes after another, each with 16 bytes of its secret, to whose
+// two words it adds the seed, or subtracts it. The secret that it makes of a seed for long inputs
+// has the same words in the same places, with the seed in them already.
+class SeededXxh3 {
+ public:
+  explicit SeededXxh3(uint64_t seed) : seed_(seed) {
+    static_assert(sizeof(secret_) == XXH_SECRET_DEFAULT_SIZE);
+    XXH3_initCustomSecret(secret_, seed);
+  }
+
+  uint64_t seed() const { return seed_; }
+  [[gnu::always_inline]] uint64_t Hash(const void* data, size_t size) const {
+    if (size < 17 || size > 128) [[unlikely]]
+      return Xxh3(data, size, seed_);
+    const auto* const begin = static_cast<const unsigned char*>(data);
+    const unsigned char* const end = begin + size;
+    // Pairs of 16 bytes from both ends inwards.
+    uint64_t sum = size * XXH_PRIME64_1 + Mix(begin, 0) + Mix(end - 16, 1);
+    if (size > 32) {
+      sum += Mix(begin + 16, 2) + Mix(end - 32, 3);
+      if (size > 64) {
+        sum += Mix(begin + 32, 4) + Mix(end - 48, 5);
+        if (size > 96) sum += Mix(begin + 48, 6) + Mix(end - 64, 7);
+      }
+    }
+    return XXH3_avalanche(sum);
+  }
+
+ private:
+  // 16 bytes of the input with the `part`-th 16 bytes of the secret.
+  [[gnu::always_inline]] uint64_t Mix(const unsigned char* bytes, size_t part) const {
+    uint64_t words[2];
+    std::memcpy(words, bytes, sizeof(words));
+    const auto product = static_cast<unsigned __int128>(words[0] ^ secret_[2 * part]) *
+                         (words[1] ^ secret_[2 * part + 1]);
+    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  }
+
+  const uint64_t seed_;
+  alignas(64) uint64_t secret_[24];
+};
+
+inline uint64_t Xxh3(const void* data, size_t size, const SeededXxh3& seed) {
+  return seed.Hash(data, size);
 }
 
 }  // namespace verbena::layout

@@ -113,9 +113,9 @@ struct ConnectionStats {
   uint64_t read_retries = 0;     ///< items that were not accepted and read again
   uint64_t rpc_gets = 0;         ///< GETs answered by the server's CPU
   uint64_t pinned_gets = 0;      ///< of these, large values that it kept as they were meanwhile
-  uint64_t cache_hits = 0;       ///< GETs whose bucket came from the cache
+  uint64_t cache_hits = 0;       ///< GETs that READ a block which the cache had named
   uint64_t cache_stale = 0;      ///< of these, the ones that had to READ the bucket after all
-  uint64_t cache_misses = 0;     ///< GETs whose bucket did not
+  uint64_t cache_misses = 0;     ///< GETs that READ the bucket at once
   uint64_t directory_reads = 0;  ///< pages of the server's directory that were READ
   uint64_t sends = 0;            ///< request messages
   uint64_t doorbells = 0;        ///< lists of READs posted, each with one call of ibv_post_send

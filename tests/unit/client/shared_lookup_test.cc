@@ -90,6 +90,47 @@ TEST_F(SharedLookupTest, ThreadsShareACacheWhileTheStoreChanges) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Reading whole segments in gives the same as reading their buckets one by one.
+TEST_F(SharedLookupTest, WholeSegmentsServeAllTheirKeys) {
+  Open(64 << 20);
+  constexpr int kKeys = 40000 / kWorkDivisor;
+  for (int i = 0; i < kKeys; ++i) ASSERT_NO_FATAL_FAILURE(Put(Key(i), Value(i)));
+  const auto index = std::make_shared<IndexCache>(Shape(), 16 << 20);
+  const SliceShape shape = Shape();
+  const auto* const words = WordAt(shape.directory_offset);
+  index->segments.Learn(0, {words, shape.directory_size() / sizeof(uint64_t)});
+  for (const SegmentRef segment : index->segments.Segments(index->buckets.frames())) {
+    index->StoreSegment(segment,
+                        store_->region().bytes().subspan(segment.offset, layout::kSegmentSize));
+  }
+  Reader reader = NewReader(index);
+  uint64_t reads = 0;
+  for (int i = 0; i < kKeys; ++i) {
+    const Outcome outcome = reader.Get(Key(i));
+    ASSERT_EQ(outcome.value, Value(i));
+    reads += outcome.reads.size();
+  }
+  EXPECT_LE(static_cast<double>(reads) / kKeys, 1.005);
+  EXPECT_EQ(reader.context().counters.cache_misses, 0u);
+}
+
+// Nothing in a segment is trusted: of whatever bytes, no more than absent or doubtful copies come.
+TEST_F(SharedLookupTest, SegmentsThatMakeNoSenseDoNoHarm) {
+  Open(64 << 20);
+  ASSERT_NO_FATAL_FAILURE(Put("key", "value"));
+  const auto index = std::make_shared<IndexCache>(Shape(), 1 << 20);
+  std::mt19937_64 random(9);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<uint64_t> words(layout::kSegmentSize / sizeof(uint64_t));
+    for (uint64_t& word : words) word = random() >> (random() % 64);
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(words.data());
+    index->StoreSegment({.offset = Shape().heap_begin, .frame = 0}, {bytes, layout::kSegmentSize});
+    Reader reader = NewReader(index);
+    EXPECT_EQ(reader.Get("key").value, "value");
+    EXPECT_EQ(reader.Get("absent").action, Lookup::Action::kAbsent);
+  }
+}
+
 // A key that is replaced by another size before each GET, and others of its bucket that are not.
 TEST_F(SharedLookupTest, ASlotThatKeepsGoingStaleCostsNoReadInVain) {
   Open(64 << 20);

@@ -136,9 +136,9 @@ TEST(KeyHashTest, ThePartsAreBitsThatDoNotOverlap) {
 
 // The hash is part of the format: these numbers are XXH3's and may never change.
 TEST(KeyHashTest, IsXxh3) {
-  EXPECT_EQ(KeyHash::Of("", 0).bits, 0x2d06800538d394c2u);
-  EXPECT_NE(KeyHash::Of("key", 1), KeyHash::Of("key", 2));
-  EXPECT_NE(KeyHash::Of("key", 1), KeyHash::Of("kez", 1));
+  EXPECT_EQ(KeyHash::Of("", uint64_t{0}).bits, 0x2d06800538d394c2u);
+  EXPECT_NE(KeyHash::Of("key", uint64_t{1}), KeyHash::Of("key", uint64_t{2}));
+  EXPECT_NE(KeyHash::Of("key", uint64_t{1}), KeyHash::Of("kez", uint64_t{1}));
   EXPECT_EQ(KeyHash::Of("key", kSeed).bits, XXH3_64bits_withSeed("key", 3, kSeed));
 }
 

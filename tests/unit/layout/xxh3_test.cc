@@ -74,6 +74,17 @@ TEST(Xxh3Test, VariantsAgreeOnAllLengthsAndPlaces) {
   }
 }
 
+TEST(Xxh3Test, APreparedSeedGivesTheSameHashes) {
+  const std::vector<uint8_t> bytes = VectorBytes(2000);
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, kPrime64, ~uint64_t{0}}) {
+    const SeededXxh3 seeded(seed);
+    for (size_t size = 0; size < 1900; ++size) {
+      const uint8_t* const data = bytes.data() + size % 64;
+      ASSERT_EQ(Xxh3(data, size, seeded), XXH3_64bits_withSeed(data, size, seed)) << size;
+    }
+  }
+}
+
 // In pieces, also with the variants taking turns: they keep the same state.
 TEST(Xxh3Test, PiecesGiveTheHashOfTheWhole) {
   const std::vector<uint8_t> bytes = VectorBytes(300000);

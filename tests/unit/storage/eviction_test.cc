@@ -20,7 +20,7 @@ namespace {
 constexpr layout::Slot kSlot{16};
 
 layout::KeyHash HashOf(uint64_t key) {
-  return layout::KeyHash::Of({reinterpret_cast<const char*>(&key), sizeof(key)}, 1);
+  return layout::KeyHash::Of({reinterpret_cast<const char*>(&key), sizeof(key)}, uint64_t{1});
 }
 
 std::unique_ptr<Eviction> MakeEviction(uint64_t region_bytes) {
