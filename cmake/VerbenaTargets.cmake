@@ -5,8 +5,9 @@
 add_library(verbena_options INTERFACE)
 add_library(verbena::options ALIAS verbena_options)
 target_compile_options(verbena_options INTERFACE
-  -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
-  $<$<COMPILE_LANGUAGE:CXX>:-Wold-style-cast>
+  -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Wold-style-cast>
+  $<$<COMPILE_LANGUAGE:C>:-Wpedantic>
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   # A file's anonymous types look shared once files are compiled together.
   $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>
@@ -136,6 +137,7 @@ function(verbena_add_header_checks)
     file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"  // IWYU pragma: keep\n")
     add_library(check_${id} OBJECT EXCLUDE_FROM_ALL ${source})
     target_link_libraries(check_${id} PRIVATE ${target} verbena::options)
+    set_target_properties(check_${id} PROPERTIES CXX_VISIBILITY_PRESET hidden)
     add_dependencies(check-headers check_${id})
   endforeach()
 endfunction()

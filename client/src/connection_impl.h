@@ -35,7 +35,7 @@
 
 namespace verbena {
 
-class Connection::Impl {
+class VERBENA_LOCAL Connection::Impl {
   friend class client::RawReads;
 
  public:

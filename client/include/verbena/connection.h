@@ -62,6 +62,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "verbena/callback.h"
+#include "verbena/export.h"
 #include "verbena/options.h"
 #include "verbena/types.h"
 
@@ -80,7 +81,7 @@ class RawReads;
 
 /// A connection; see the top of this file for callbacks, errors and threads, which hold for all of
 /// its calls. Strings and views that go into a synchronous call are borrowed until it returns.
-class Connection {
+class VERBENA_EXPORT Connection {
  public:
   /// Connects to "ADDR:PORT". InvalidArgument for a malformed address or option; Unavailable if no
   /// server is there; FailedPrecondition if it refuses (with its reason: other protocol version,
@@ -244,7 +245,7 @@ class Connection {
 
  private:
   friend class client::RawReads;  // measures the fabric alone, on this connection's queue pair
-  class Impl;
+  class VERBENA_LOCAL Impl;
   explicit Connection(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

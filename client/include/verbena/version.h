@@ -1,0 +1,16 @@
+/// \file
+/// Versions, for C and C++. docs/client.md has the rule for how they change.
+#pragma once
+
+/// Of the library and its API. The build takes the project's version from these lines.
+#define VERBENA_VERSION_MAJOR 0
+#define VERBENA_VERSION_MINOR 1
+#define VERBENA_VERSION_PATCH 0
+
+/// To compare with: #if VERBENA_VERSION_NUMBER >= VERBENA_MAKE_VERSION(0, 2, 0)
+#define VERBENA_MAKE_VERSION(major, minor, patch) ((major)*1000000 + (minor)*1000 + (patch))
+#define VERBENA_VERSION_NUMBER \
+  VERBENA_MAKE_VERSION(VERBENA_VERSION_MAJOR, VERBENA_VERSION_MINOR, VERBENA_VERSION_PATCH)
+
+/// Of the bytes between client and server. Both sides must have the same: Connect says so if not.
+#define VERBENA_PROTOCOL_VERSION 2

@@ -1,0 +1,355 @@
+// The C API: options, connecting, errors, and what is told of server and connection.
+#include "client/src/c_api.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/macros.h"
+#include "common/base/text.h"
+#include "common/wire/handshake.h"
+
+#define VERBENA_TEXT_OF(number) #number
+#define VERBENA_TEXT(number) VERBENA_TEXT_OF(number)
+
+namespace verbena::c_api {
+namespace {
+
+static_assert(VERBENA_PROTOCOL_VERSION == wire::kProtocolVersion,
+              "verbena/version.h names another protocol than the library speaks");
+
+constexpr bool Same(verbena_code status, absl::StatusCode code) {
+  return static_cast<int>(status) == static_cast<int>(code);
+}
+static_assert(Same(VERBENA_OK, absl::StatusCode::kOk) &&
+              Same(VERBENA_CANCELLED, absl::StatusCode::kCancelled) &&
+              Same(VERBENA_UNKNOWN, absl::StatusCode::kUnknown) &&
+              Same(VERBENA_INVALID_ARGUMENT, absl::StatusCode::kInvalidArgument) &&
+              Same(VERBENA_DEADLINE_EXCEEDED, absl::StatusCode::kDeadlineExceeded) &&
+              Same(VERBENA_NOT_FOUND, absl::StatusCode::kNotFound) &&
+              Same(VERBENA_ALREADY_EXISTS, absl::StatusCode::kAlreadyExists) &&
+              Same(VERBENA_PERMISSION_DENIED, absl::StatusCode::kPermissionDenied) &&
+              Same(VERBENA_RESOURCE_EXHAUSTED, absl::StatusCode::kResourceExhausted) &&
+              Same(VERBENA_FAILED_PRECONDITION, absl::StatusCode::kFailedPrecondition) &&
+              Same(VERBENA_ABORTED, absl::StatusCode::kAborted) &&
+              Same(VERBENA_OUT_OF_RANGE, absl::StatusCode::kOutOfRange) &&
+              Same(VERBENA_UNIMPLEMENTED, absl::StatusCode::kUnimplemented) &&
+              Same(VERBENA_INTERNAL, absl::StatusCode::kInternal) &&
+              Same(VERBENA_UNAVAILABLE, absl::StatusCode::kUnavailable) &&
+              Same(VERBENA_DATA_LOSS, absl::StatusCode::kDataLoss));
+
+// The first version of the struct. Members are added at the end.
+constexpr size_t kFirstOptionsSize =
+    offsetof(verbena_options, reserved) + sizeof(verbena_options::reserved);
+
+verbena_options Defaults() {
+  static const char* const kFabric = "auto";
+  const Options from;
+  verbena_options to{};
+  to.fabric = kFabric;
+  to.connect_timeout_ms = from.connect_timeout.count();
+  to.operation_timeout_ms = from.operation_timeout.count();
+  to.cache_bytes = from.cache_bytes;
+  to.poll_time_us = from.poll_time.count();
+  to.depth = from.depth;
+  to.one_sided_reads = from.one_sided_reads ? 1 : 0;
+  to.tos = from.tos.has_value() ? static_cast<int32_t>(*from.tos) : -1;
+  to.ack_timeout = from.ack_timeout;
+  to.retry_count = from.retry_count;
+  to.rnr_timer = from.rnr_timer;
+  to.preload = from.preload ? 1 : 0;
+  return to;
+}
+
+// The part of a caller's struct that this library knows, over the defaults.
+absl::StatusOr<verbena_options> Known(const verbena_options* given) {
+  verbena_options options = Defaults();
+  if (given == nullptr) return options;
+  if (given->size < kFirstOptionsSize) {
+    return absl::InvalidArgumentError(absl::StrCat("verbena_options::size is ", given->size,
+                                                   "; begin with verbena_options_init"));
+  }
+  std::memcpy(&options, given, std::min(given->size, sizeof options));
+  const auto* bytes = reinterpret_cast<const char*>(given);
+  for (size_t i = offsetof(verbena_options, reserved); i < given->size; ++i) {
+    if (bytes[i] != 0) {
+      return absl::InvalidArgumentError(
+          "verbena_options has a member set that this version of the library does not know "
+          "(" VERBENA_TEXT(VERBENA_VERSION_MAJOR) "." VERBENA_TEXT(VERBENA_VERSION_MINOR) ")");
+    }
+  }
+  return options;
+}
+
+absl::StatusOr<Options> OptionsFrom(const verbena_options* given) {
+  VERBENA_ASSIGN_OR_RETURN(const verbena_options from, Known(given));
+  Options to;
+  if (from.fabric == nullptr) {
+    return absl::InvalidArgumentError(
+        "verbena_options::fabric is NULL; begin with "
+        "verbena_options_init");
+  }
+  to.fabric = from.fabric;
+  to.connect_timeout = std::chrono::milliseconds(from.connect_timeout_ms);
+  to.operation_timeout = std::chrono::milliseconds(from.operation_timeout_ms);
+  to.cache_bytes = from.cache_bytes;
+  to.poll_time = std::chrono::microseconds(from.poll_time_us);
+  to.depth = from.depth;
+  to.one_sided_reads = from.one_sided_reads != 0;
+  if (from.tos >= 0) to.tos = static_cast<uint32_t>(from.tos);
+  to.ack_timeout = from.ack_timeout;
+  to.retry_count = from.retry_count;
+  to.rnr_timer = from.rnr_timer;
+  to.preload = from.preload != 0;
+  return to;
+}
+
+absl::StatusOr<std::unique_ptr<verbena_connection>> Connect(const char* server,
+                                                            const verbena_options* options) {
+  if (server == nullptr) return absl::InvalidArgumentError("the server's address is NULL");
+  VERBENA_ASSIGN_OR_RETURN(const Options converted, OptionsFrom(options));
+  auto handle = std::make_unique<verbena_connection>();
+  VERBENA_ASSIGN_OR_RETURN(handle->connection, Connection::Connect(server, converted));
+  handle->fabric = handle->connection->fabric();
+  handle->device = handle->connection->device();
+  return handle;
+}
+
+// Cut to fit, with a final zero.
+void CopyText(absl::string_view text, char* to, size_t capacity) {
+  if (to == nullptr || capacity == 0) return;
+  const size_t size = std::min(text.size(), capacity - 1);
+  std::memcpy(to, text.data(), size);
+  to[size] = '\0';
+}
+
+}  // namespace
+
+verbena_code CodeOf(const absl::Status& status) { return static_cast<verbena_code>(status.code()); }
+
+verbena_code Record(verbena_connection& handle, const absl::Status& status) noexcept {
+  if (!status.ok()) SetError(handle, {status.message().data(), status.message().size()});
+  return CodeOf(status);
+}
+
+void SetError(verbena_connection& handle, std::string_view text) noexcept {
+  try {
+    handle.error.assign(text);
+  } catch (const std::bad_alloc&) {
+    handle.error.clear();
+  }
+}
+
+absl::StatusOr<std::string_view> BytesFrom(const void* bytes, size_t size, const char* name) {
+  if (bytes == nullptr && size > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", name, " is NULL, but its size is ", size));
+  }
+  return std::string_view(static_cast<const char*>(bytes), size);
+}
+
+absl::StatusOr<Condition> ConditionFrom(const verbena_condition* condition) {
+  if (condition == nullptr) return Condition{};
+  switch (condition->kind) {
+    case VERBENA_ALWAYS:
+      return Condition{};
+    case VERBENA_IF_ABSENT:
+      return Condition::IfAbsent();
+    case VERBENA_IF_PRESENT:
+      return Condition::IfPresent();
+    case VERBENA_IF_VERSION:
+      return Condition::IfVersion(condition->version);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("verbena_condition::kind is ", static_cast<int>(condition->kind)));
+}
+
+absl::StatusOr<PutOptions> PutOptionsFrom(const verbena_put_options* options) {
+  PutOptions converted;
+  if (options == nullptr) return converted;
+  VERBENA_ASSIGN_OR_RETURN(converted.condition, ConditionFrom(&options->condition));
+  if (options->ttl_ms != 0) converted.ttl = std::chrono::milliseconds(options->ttl_ms);
+  for (const uint64_t reserved : options->reserved) {
+    if (reserved != 0) {
+      return absl::InvalidArgumentError(
+          "a reserved member of verbena_put_options is not 0; begin with \"= {0}\"");
+    }
+  }
+  return converted;
+}
+
+verbena_change ChangeFrom(const ChangeResult& result) {
+  verbena_change change{};
+  change.version = result.version;
+  change.number = result.number;
+  change.existed = result.existed ? 1 : 0;
+  return change;
+}
+
+}  // namespace verbena::c_api
+
+using verbena::ConnectionStats;
+using verbena::c_api::Call;
+using verbena::c_api::Waits;
+
+const char* verbena_code_string(verbena_code status) {
+  switch (status) {
+    case VERBENA_OK:
+      return "OK";
+    case VERBENA_CANCELLED:
+      return "cancelled";
+    case VERBENA_UNKNOWN:
+      return "unknown error";
+    case VERBENA_INVALID_ARGUMENT:
+      return "invalid argument";
+    case VERBENA_DEADLINE_EXCEEDED:
+      return "deadline exceeded";
+    case VERBENA_NOT_FOUND:
+      return "not found";
+    case VERBENA_ALREADY_EXISTS:
+      return "already exists";
+    case VERBENA_PERMISSION_DENIED:
+      return "permission denied";
+    case VERBENA_RESOURCE_EXHAUSTED:
+      return "resource exhausted";
+    case VERBENA_FAILED_PRECONDITION:
+      return "failed precondition";
+    case VERBENA_ABORTED:
+      return "aborted: the key has another version";
+    case VERBENA_OUT_OF_RANGE:
+      return "out of range";
+    case VERBENA_UNIMPLEMENTED:
+      return "unimplemented";
+    case VERBENA_INTERNAL:
+      return "internal error";
+    case VERBENA_UNAVAILABLE:
+      return "unavailable";
+    case VERBENA_DATA_LOSS:
+      return "data loss";
+    case VERBENA_BUFFER_TOO_SMALL:
+      return "buffer too small";
+  }
+  return "no code of this version";
+}
+
+const char* verbena_version(void) {
+  return VERBENA_TEXT(VERBENA_VERSION_MAJOR) "." VERBENA_TEXT(
+      VERBENA_VERSION_MINOR) "." VERBENA_TEXT(VERBENA_VERSION_PATCH);
+}
+uint32_t verbena_version_number(void) { return VERBENA_VERSION_NUMBER; }
+
+void verbena_options_init(verbena_options* options, size_t size) {
+  if (options == nullptr || size < sizeof options->size) return;
+  const verbena_options defaults = verbena::c_api::Defaults();
+  std::memset(options, 0, size);
+  std::memcpy(options, &defaults, std::min(size, sizeof defaults));
+  options->size = size;
+}
+
+verbena_code verbena_connect(const char* server, const verbena_options* options,
+                             verbena_connection** connection, char* error, size_t error_size) {
+  if (connection == nullptr) {
+    verbena::c_api::CopyText("the place for the connection is NULL", error, error_size);
+    return VERBENA_INVALID_ARGUMENT;
+  }
+  *connection = nullptr;
+  try {
+    auto handle = verbena::c_api::Connect(server, options);
+    if (handle.ok()) {
+      *connection = handle->release();
+      return VERBENA_OK;
+    }
+    verbena::c_api::CopyText(handle.status().message(), error, error_size);
+    return verbena::c_api::CodeOf(handle.status());
+  } catch (const std::bad_alloc&) {
+    verbena::c_api::CopyText("out of memory", error, error_size);
+    return VERBENA_RESOURCE_EXHAUSTED;
+  } catch (...) {
+    verbena::c_api::CopyText("unknown exception", error, error_size);
+    return VERBENA_INTERNAL;
+  }
+}
+
+void verbena_close(verbena_connection* connection) {
+  if (connection == nullptr) return;
+  // Callbacks of what is in flight use the handle.
+  connection->connection.reset();
+  delete connection;
+}
+
+const char* verbena_error_text(const verbena_connection* connection) {
+  return connection == nullptr ? "the connection is NULL" : connection->error.c_str();
+}
+
+verbena_code verbena_connection_status(verbena_connection* connection) {
+  return Call(connection, Waits::kNo, [](verbena::Connection& of) { return of.status(); });
+}
+
+void verbena_free(void* memory) { std::free(memory); }
+
+verbena_code verbena_ping(verbena_connection* connection) {
+  return Call(connection, Waits::kYes, [](verbena::Connection& to) { return to.Ping(); });
+}
+
+verbena_code verbena_info(verbena_connection* connection, char** json) {
+  if (json != nullptr) *json = nullptr;
+  return Call(connection, Waits::kYes, [json](verbena::Connection& from) -> absl::Status {
+    if (json == nullptr) return absl::InvalidArgumentError("the place for the text is NULL");
+    VERBENA_ASSIGN_OR_RETURN(const std::string text, from.Info());
+    *json = strdup(text.c_str());
+    if (*json == nullptr) throw std::bad_alloc();
+    return absl::OkStatus();
+  });
+}
+
+const char* verbena_fabric(const verbena_connection* connection) {
+  return connection == nullptr ? "" : connection->fabric.c_str();
+}
+const char* verbena_device(const verbena_connection* connection) {
+  return connection == nullptr ? "" : connection->device.c_str();
+}
+uint64_t verbena_server_epoch(const verbena_connection* connection) {
+  return connection == nullptr ? 0 : connection->connection->server_epoch();
+}
+
+verbena_code verbena_get_limits(verbena_connection* connection, verbena_limits* limits) {
+  return Call(connection, Waits::kNo, [limits](verbena::Connection& of) -> absl::Status {
+    if (limits == nullptr) return absl::InvalidArgumentError("the place for the limits is NULL");
+    *limits = {};
+    limits->max_key_size = of.limits().max_key_size;
+    limits->max_value_size = of.limits().max_value_size;
+    limits->eager_limit = of.limits().eager_limit;
+    limits->window = of.limits().window;
+    return absl::OkStatus();
+  });
+}
+
+verbena_code verbena_get_statistics(verbena_connection* connection, verbena_statistics* statistics,
+                                    size_t size) {
+  return Call(connection, Waits::kNo, [statistics, size](verbena::Connection& of) -> absl::Status {
+    if (statistics == nullptr) {
+      return absl::InvalidArgumentError("the place for the statistics is NULL");
+    }
+    const ConnectionStats& from = of.stats();
+    verbena_statistics to{};
+    to.gets = from.gets;
+    to.changes = from.changes;
+    to.reads = from.reads;
+    to.read_retries = from.read_retries;
+    to.rpc_gets = from.rpc_gets;
+    to.pinned_gets = from.pinned_gets;
+    to.cache_hits = from.cache_hits;
+    to.cache_stale = from.cache_stale;
+    to.cache_misses = from.cache_misses;
+    to.directory_reads = from.directory_reads;
+    to.sends = from.sends;
+    to.doorbells = from.doorbells;
+    to.bytes_read = from.bytes_read;
+    to.bytes_sent = from.bytes_sent;
+    std::memset(statistics, 0, size);
+    std::memcpy(statistics, &to, std::min(size, sizeof to));
+    return absl::OkStatus();
+  });
+}

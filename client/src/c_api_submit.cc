@@ -1,0 +1,148 @@
+// The C API: asynchronous operations.
+#include <algorithm>
+#include <utility>
+
+#include "client/src/c_api.h"
+#include "common/base/macros.h"
+
+namespace verbena::c_api {
+namespace {
+
+// Calls a function of the program, when an operation has ended.
+ChangeCallback Calling(verbena_connection* handle, verbena_change_callback callback,
+                       void* context) {
+  return [handle, callback, context](const absl::Status& status, const ChangeResult& result) {
+    const InCallback in_callback(*handle);
+    const verbena_code code = Record(*handle, status);
+    const verbena_change change = ChangeFrom(result);
+    callback(context, code, &change);
+  };
+}
+GetCallback Calling(verbena_connection* handle, verbena_get_callback callback, void* context) {
+  return [handle, callback, context](const absl::Status& status, const GetResult& result) {
+    const InCallback in_callback(*handle);
+    const verbena_code code = Record(*handle, status);
+    const std::string_view value = status.ok() ? result.value : std::string_view();
+    callback(context, code, value.data(), value.size(), status.ok() ? result.version : 0);
+  };
+}
+
+// Submits an operation on a key: `submit(Connection&, key, callback)`.
+template <typename Callback, typename Submit>
+verbena_code SubmitOn(verbena_connection* handle, const void* key, size_t key_size,
+                      Callback callback, void* context, Submit submit) {
+  return Call(handle, Waits::kNo, [&](Connection& connection) -> absl::Status {
+    if (callback == nullptr) return absl::InvalidArgumentError("the callback is NULL");
+    VERBENA_ASSIGN_OR_RETURN(const std::string_view name, BytesFrom(key, key_size, "key"));
+    return submit(connection, name, Calling(handle, callback, context));
+  });
+}
+
+}  // namespace
+}  // namespace verbena::c_api
+
+using verbena::ChangeCallback;
+using verbena::Connection;
+using verbena::GetCallback;
+using verbena::c_api::BytesFrom;
+using verbena::c_api::Call;
+using verbena::c_api::ConditionFrom;
+using verbena::c_api::PutOptionsFrom;
+using verbena::c_api::SubmitOn;
+using verbena::c_api::Waits;
+
+verbena_code verbena_submit_get(verbena_connection* connection, const void* key, size_t key_size,
+                                verbena_get_callback callback, void* context) {
+  return SubmitOn(connection, key, key_size, callback, context,
+                  [](Connection& to, std::string_view name, GetCallback ended) {
+                    return to.SubmitGet(name, std::move(ended));
+                  });
+}
+
+verbena_code verbena_submit_put(verbena_connection* connection, const void* key, size_t key_size,
+                                const void* value, size_t value_size,
+                                const verbena_put_options* options,
+                                verbena_change_callback callback, void* context) {
+  return SubmitOn(connection, key, key_size, callback, context,
+                  [&](Connection& to, std::string_view name, ChangeCallback ended) -> absl::Status {
+                    VERBENA_ASSIGN_OR_RETURN(const std::string_view bytes,
+                                             BytesFrom(value, value_size, "value"));
+                    VERBENA_ASSIGN_OR_RETURN(const verbena::PutOptions put,
+                                             PutOptionsFrom(options));
+                    return to.SubmitPut(name, bytes, std::move(ended), put);
+                  });
+}
+
+verbena_code verbena_submit_delete(verbena_connection* connection, const void* key, size_t key_size,
+                                   const verbena_condition* condition,
+                                   verbena_change_callback callback, void* context) {
+  return SubmitOn(connection, key, key_size, callback, context,
+                  [&](Connection& to, std::string_view name, ChangeCallback ended) -> absl::Status {
+                    VERBENA_ASSIGN_OR_RETURN(const verbena::Condition wanted,
+                                             ConditionFrom(condition));
+                    return to.SubmitDelete(name, std::move(ended), wanted);
+                  });
+}
+
+verbena_code verbena_submit_add(verbena_connection* connection, const void* key, size_t key_size,
+                                int64_t summand, const verbena_condition* condition,
+                                verbena_change_callback callback, void* context) {
+  return SubmitOn(connection, key, key_size, callback, context,
+                  [&](Connection& to, std::string_view name, ChangeCallback ended) -> absl::Status {
+                    VERBENA_ASSIGN_OR_RETURN(const verbena::Condition wanted,
+                                             ConditionFrom(condition));
+                    return to.SubmitAdd(name, summand, std::move(ended), wanted);
+                  });
+}
+
+verbena_code verbena_submit_append(verbena_connection* connection, const void* key, size_t key_size,
+                                   const void* suffix, size_t suffix_size,
+                                   const verbena_condition* condition,
+                                   verbena_change_callback callback, void* context) {
+  return SubmitOn(connection, key, key_size, callback, context,
+                  [&](Connection& to, std::string_view name, ChangeCallback ended) -> absl::Status {
+                    VERBENA_ASSIGN_OR_RETURN(const std::string_view more,
+                                             BytesFrom(suffix, suffix_size, "suffix"));
+                    VERBENA_ASSIGN_OR_RETURN(const verbena::Condition wanted,
+                                             ConditionFrom(condition));
+                    return to.SubmitAppend(name, more, std::move(ended), wanted);
+                  });
+}
+
+int verbena_poll(verbena_connection* connection) { return verbena_wait(connection, 0); }
+
+int verbena_wait(verbena_connection* connection, int64_t timeout_us) {
+  // Ends before the nanoseconds of a clock do.
+  constexpr int64_t kLongest = int64_t{366} * 24 * 3600 * 1'000'000;
+  int callbacks = -1;
+  Call(connection, Waits::kYes, [&](Connection& on) {
+    const std::chrono::microseconds timeout(std::min(timeout_us, kLongest));
+    callbacks = timeout_us == 0 ? on.Poll() : on.Wait(timeout);
+    return absl::OkStatus();
+  });
+  return callbacks;
+}
+
+verbena_code verbena_drain(verbena_connection* connection) {
+  return Call(connection, Waits::kYes, [](Connection& on) {
+    on.Drain();
+    return absl::OkStatus();
+  });
+}
+
+size_t verbena_in_flight(const verbena_connection* connection) {
+  return connection == nullptr ? 0 : connection->connection->in_flight();
+}
+
+int verbena_event_fd(const verbena_connection* connection) {
+  return connection == nullptr ? -1 : connection->connection->event_fd();
+}
+
+int verbena_poll_and_arm(verbena_connection* connection) {
+  int callbacks = -1;
+  Call(connection, Waits::kYes, [&](Connection& on) {
+    callbacks = on.PollAndArm();
+    return absl::OkStatus();
+  });
+  return callbacks;
+}

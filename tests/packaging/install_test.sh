@@ -1,0 +1,230 @@
+#!/usr/bin/env bash
+# Installs a build and uses what was installed as another project would.
+set -euo pipefail
+
+usage() {
+  cat <<'USAGE'
+Usage: install_test.sh --source=DIR --build=DIR --work=DIR --cmake=PATH --generator=NAME --cc=PATH
+                       --cxx=PATH --launcher=PATH --nm=PATH --readelf=PATH --soname=NAME
+                       --version=X.Y.Z
+
+Installs the build (which must be complete) below the work folder, whose old content is removed, and
+there
+  1. looks at what was installed, and at the symbols of libverbena.so;
+  2. builds a CMake project that takes both forms by find_package, in C++ and C, and each header
+     alone;
+  3. builds the installed examples as their CMakeLists.txt says;
+  4. compiles programs with what pkg-config tells;
+  5. configures a project that adds the source tree, and sees which targets it gets;
+  6. moves the installed tree and builds against it once more;
+  7. runs the programs against the installed verbena-server.
+
+Exit status: 0 if all went well, 1 if not, 2 for a wrong option.
+USAGE
+}
+
+fail() {
+  printf 'install_test: %s\n' "$*" >&2
+  exit 1
+}
+step() { printf '[%3d s] %s\n' "$SECONDS" "$*"; }
+
+declare -A option=()
+for argument in "$@"; do
+  case $argument in
+    --help)
+      usage
+      exit 0
+      ;;
+    --*=*)
+      name=${argument%%=*}
+      option[${name#--}]=${argument#*=}
+      ;;
+    *)
+      usage >&2
+      exit 2
+      ;;
+  esac
+done
+for name in source build work cmake generator cc cxx nm readelf soname version; do
+  [ -n "${option[$name]:-}" ] || {
+    usage >&2
+    printf '\ninstall_test.sh: --%s is missing\n' "$name" >&2
+    exit 2
+  }
+done
+work=${option[work]}
+prefix=$work/prefix
+cmake=${option[cmake]}
+rm -rf "$work"
+mkdir -p "$work"
+
+# quietly LOG COMMAND...: shows the output only if the command fails.
+quietly() {
+  local log=$work/$1.log
+  shift
+  "$@" >"$log" 2>&1 || {
+    cat "$log" >&2
+    fail "failed: $*"
+  }
+}
+
+# configure NAME SOURCE OPTION...: with the compilers of the build.
+configure() {
+  local name=$1 source=$2
+  shift 2
+  quietly "$name-configure" "$cmake" -G "${option[generator]}" -S "$source" -B "$work/$name" \
+    -DCMAKE_BUILD_TYPE=Release "-DCMAKE_C_COMPILER=${option[cc]}" \
+    "-DCMAKE_CXX_COMPILER=${option[cxx]}" "-DCMAKE_C_COMPILER_LAUNCHER=${option[launcher]:-}" \
+    "-DCMAKE_CXX_COMPILER_LAUNCHER=${option[launcher]:-}" "$@"
+}
+compile() { quietly "$1-build" "$cmake" --build "$work/$1"; }
+
+# What there is to be found, wherever the system puts libraries.
+check_files() {
+  local file
+  for file in include/verbena/{connection,verbena,version,options}.h \
+    bin/verbena-{server,cli} share/doc/verbena/README.md share/doc/verbena/docs/client.md \
+    share/doc/verbena/examples/{hello.cc,hello.c,CMakeLists.txt}; do
+    [ -f "$prefix/$file" ] || fail "not installed: $file"
+  done
+  library=$(find "$prefix" -name libverbena.so -printf '%h\n')
+  [ -n "$library" ] || fail "not installed: libverbena.so"
+  for file in libverbena.a "libverbena.so.${option[version]}" "${option[soname]}" \
+    pkgconfig/verbena{,-static}.pc \
+    cmake/verbena/verbena-{config,config-version,static-targets,shared-targets}.cmake; do
+    [ -f "$library/$file" ] || fail "not installed: $file in $library"
+  done
+  if find "$prefix" -name '*.h' -not -path "$prefix/include/verbena/*" | grep .; then
+    fail "headers above are installed besides the public ones"
+  fi
+  if grep -rnE '#include [<"](common|client|server|spdlog|infiniband|rdma|xxhash)' "$prefix/include"; then
+    fail "public headers include what is above"
+  fi
+  # Nothing that was installed may depend on where it was built.
+  if grep -rlF -e "${option[build]}" -e "${option[source]}" "$prefix/include" "$library/cmake" \
+    "$library/pkgconfig"; then
+    fail "the files above name the build's or the source's folder"
+  fi
+}
+
+# The shared library offers the C API and the exported classes, under its version, and nothing else.
+check_symbols() {
+  local so=$library/libverbena.so exported inner
+  "${option[readelf]}" -d "$so" | grep -q "SONAME.*\[${option[soname]}\]" ||
+    fail "the soname is not ${option[soname]}"
+  exported=$("${option[nm]}" -D --defined-only -C "$so" | sed -E 's/^[0-9a-f]+ //')
+  inner=$(grep -vE '^A VERBENA_[0-9.]+$|^[TWVRBD] ((typeinfo( name)?|vtable) for )?verbena(::|_)' \
+    <<<"$exported" || true)
+  [ -z "$inner" ] || fail "libverbena.so offers more than its own:
+$inner"
+  inner=$(grep -E 'verbena::(client|verbs|softverbs|wire|layout|c_api)::|::Impl::' <<<"$exported" ||
+    true)
+  [ -z "$inner" ] || fail "libverbena.so offers what is internal:
+$inner"
+  grep -q 'verbena::Connection::Connect' <<<"$exported" || fail "Connection::Connect is not offered"
+  # Each function of the C API, as the header declares them.
+  local function
+  for function in $(grep -ohE '\bverbena_[a-z_]+\(' "$prefix/include/verbena/verbena.h" |
+    tr -d '(' | sort -u); do
+    grep -qE "^T $function(@|\$)" <<<"$exported" || fail "$function is not offered"
+  done
+}
+
+# by_hand NAME PACKAGE COMPILER SOURCE OPTION...: with pkg-config's words, in two steps. pkg-config
+# does not quote all that a path may contain, so it is asked through a link with a plain name.
+by_hand() {
+  local name=$1 package=$2 compiler=$3 source=$4
+  shift 4
+  # shellcheck disable=SC2046  # words of options
+  quietly "$name-compile" "$compiler" "$@" -c "$source" -o "$work/$name.o" \
+    $(pkg-config --cflags "$package")
+  # shellcheck disable=SC2046
+  quietly "$name-link" "$compiler" "$work/$name.o" -o "$work/$name" $(pkg-config --libs "$package")
+}
+
+step "installing"
+quietly install "$cmake" --install "${option[build]}" --prefix "$prefix"
+check_files
+examples=$prefix/share/doc/verbena/examples
+step "symbols of libverbena.so"
+check_symbols
+
+step "a CMake project, static and shared"
+configure consumer "${option[source]}/tests/packaging/consumer" "-DCMAKE_PREFIX_PATH=$prefix" \
+  "-DEXAMPLES=$examples" "-DVERBENA_EXPECTED_VERSION=${option[version]%.*}"
+compile consumer
+"${option[readelf]}" -d "$work/consumer/hello-shared" | grep -q "NEEDED.*\[${option[soname]}\]" ||
+  fail "hello-shared does not need ${option[soname]}"
+if "${option[readelf]}" -d "$work/consumer/hello-static" | grep 'NEEDED.*libverbena'; then
+  fail "hello-static needs libverbena.so"
+fi
+step "a version that does not fit"
+if "$cmake" -G "${option[generator]}" -S "${option[source]}/tests/packaging/consumer" \
+  -B "$work/misfit" "-DCMAKE_PREFIX_PATH=$prefix" "-DEXAMPLES=$examples" \
+  "-DCMAKE_C_COMPILER=${option[cc]}" "-DCMAKE_CXX_COMPILER=${option[cxx]}" \
+  -DVERBENA_EXPECTED_VERSION=99.0 >"$work/misfit.log" 2>&1; then
+  fail "find_package(verbena 99.0) found this one"
+fi
+grep -q 'version: *'"${option[version]}" "$work/misfit.log" || {
+  cat "$work/misfit.log" >&2
+  fail "find_package(verbena 99.0) failed for another reason"
+}
+
+step "a project that adds the source"
+configure embedded "${option[source]}/tests/packaging/embedded" \
+  "-DVERBENA_SOURCE=${option[source]}"
+
+step "pkg-config"
+plain=$(mktemp -d)
+trap 'rm -rf "$plain"' EXIT
+ln -s "$library" "$plain/lib"
+export PKG_CONFIG_PATH=$plain/lib/pkgconfig
+[ "$(pkg-config --modversion verbena)" = "${option[version]}" ] ||
+  fail "pkg-config tells another version than ${option[version]}"
+for package in verbena verbena-static; do
+  by_hand "$package-cc" $package "${option[cxx]}" "$examples/hello.cc" -std=c++20
+  by_hand "$package-c" $package "${option[cc]}" "$examples/hello.c" -std=c11 -Wpedantic -Werror
+done
+
+step "the installed examples, from a tree that was moved"
+mv "$prefix" "$work/moved"
+prefix=$work/moved
+library=$work/moved${library#"$work/prefix"}
+configure examples "$prefix/share/doc/verbena/examples" "-DCMAKE_PREFIX_PATH=$prefix" \
+  -DBUILD_SHARED_LIBS=ON
+compile examples
+
+step "running them"
+mkfifo "$work/said"
+"$prefix/bin/verbena-server" --listen=127.0.0.1:0 --memory=64MiB --workers=1 --fabric=soft \
+  >"$work/said" 2>&1 &
+server=$!
+trap 'rm -rf "$plain"; kill "$server" 2>/dev/null || true' EXIT
+exec {said}<"$work/said"
+address=
+while [ -z "$address" ] && IFS= read -r -t 60 line <&"$said"; do
+  printf '%s\n' "$line" >>"$work/server.log"
+  [[ ! $line =~ \ ready\ ([0-9.]+:[0-9]+)$ ]] || address=${BASH_REMATCH[1]}
+done
+[ -n "$address" ] || {
+  cat "$work/server.log" >&2
+  fail "the installed server does not get ready"
+}
+# The programs that were linked before the move look for the library where it was, if anywhere.
+export LD_LIBRARY_PATH=$library
+for program in consumer/hello-{static,shared} consumer/hello-c-{static,shared} \
+  verbena{,-static}-{cc,c} examples/hello-cc examples/hello-c examples/counter-cc; do
+  "$work/$program" "$address" >"$work/run.log" 2>&1 || {
+    cat "$work/run.log" >&2
+    fail "$program failed"
+  }
+done
+[ "$("$prefix/bin/verbena-cli" --server="$address" get greeting)" = "hello, fabric" ] ||
+  fail "verbena-cli does not get what the programs have put"
+kill -TERM "$server"
+status=0
+wait "$server" || status=$?
+trap 'rm -rf "$plain"' EXIT
+[ $status -eq 0 ] || fail "the server ended with status $status"
+step "all is well"
