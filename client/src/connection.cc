@@ -13,7 +13,12 @@ namespace verbena {
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(std::string_view server,
                                                                 const Options& options) {
-  absl::StatusOr<std::unique_ptr<Impl>> impl = Impl::Connect(server, options);
+  return Connect(server, options, nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(
+    std::string_view server, const Options& options, std::shared_ptr<client::SharedCache> cache) {
+  absl::StatusOr<std::unique_ptr<Impl>> impl = Impl::Connect(server, options, std::move(cache));
   if (!impl.ok()) return verbs::WithoutErrno(impl.status());
   return std::unique_ptr<Connection>(new Connection(*std::move(impl)));
 }
@@ -163,7 +168,7 @@ const ServerLimits& Connection::limits() const { return impl_->limits(); }
 const ConnectionStats& Connection::stats() const { return impl_->stats(); }
 
 #ifndef NDEBUG
-void Connection::Impl::Call::Enter() {
+void Connection::Impl::Use::Enter() {
   const uint64_t self = pthread_self();
   uint64_t nobody = 0;
   if (!impl_.user_.compare_exchange_strong(nobody, self) && nobody != self) {
@@ -174,7 +179,7 @@ void Connection::Impl::Call::Enter() {
   ++impl_.calls_;
 }
 
-void Connection::Impl::Call::Leave() {
+void Connection::Impl::Use::Leave() {
   if (--impl_.calls_ == 0) impl_.user_.store(0);
 }
 #endif

@@ -38,7 +38,7 @@ Connection::Impl::Impl(std::unique_ptr<Endpoint> endpoint, std::unique_ptr<clien
     op.key_memory = keys_.get() + kKeyStride * op.slot;
   });
   for (uint32_t i = 0; i < kReadList; ++i) {
-    read_list_[i] = verbs::MakeRead(0, &read_sges_[i], 0, 0);
+    read_list_[i] = verbs::MakeRead(0, &read_sges_[size_t{2} * i], 0, 0);
     read_list_[i].next = i + 1 < kReadList ? &read_list_[i + 1] : nullptr;
   }
 }
@@ -173,10 +173,11 @@ void Connection::Impl::StartPut(Operation& op, const wire::OperationHeader& head
     requests_.Add(op.slot, header, key, value);
     return;
   }
-  // The next flush gets it a buffer; if that fails its callback must not run in here.
   op.request = header;
   op.key = key;
   op.value = value;
+  if (PutFromBuffer(op)) return;
+  // The next flush gets it a buffer; if that fails its callback must not run in here.
   space_waiters_.Push(&op);
   space_freed_ = true;
 }
@@ -286,11 +287,8 @@ void Connection::Impl::UseSpace(Operation& op) {
     return;
   }
   std::memcpy(bytes.data(), op.value.data(), op.value.size());
-  wire::ValueReference reference{};
-  reference.address = verbs::AddressOf(bytes.data());
-  reference.rkey = op.space->region.rkey();
   requests_.AddByReference(op.slot, op.request, op.key, static_cast<uint32_t>(op.value.size()),
-                           reference);
+                           ReferenceTo(op));
 }
 
 void Connection::Impl::DropSpace(Operation& op) {
@@ -344,6 +342,7 @@ void Connection::Impl::OnResult(Operation& op, const wire::Result& result) {
   switch (op.kind) {
     case OperationKind::kGet:
     case OperationKind::kScanGet:
+    case OperationKind::kGetInto:
       OnGetResult(op, result);
       return;
     case OperationKind::kPut:
@@ -391,6 +390,7 @@ void Connection::Impl::FinishChange(Operation& op, const absl::Status& status,
   if (op.kind != OperationKind::kTtl) ++stats_.changes;
   pool_.Finish(op);
   if (op.space != nullptr) DropSpace(op);
+  if (op.registration != nullptr) registrations_->Done(std::move(op.registration));
   if (SyncCall* const call = op.sync; call != nullptr) {
     call->status = status;
     call->change = result;
@@ -416,6 +416,7 @@ void Connection::Impl::FinishWithError(Operation& op, const absl::Status& status
     case OperationKind::kGet:
     case OperationKind::kTake:
     case OperationKind::kScanGet:
+    case OperationKind::kGetInto:
       EndGet(op, status, {});
       return;
     case OperationKind::kScan:

@@ -180,6 +180,7 @@ absl::Status Connection::Impl::Get(std::string_view key, std::string* value, uin
 // The same out of line, for everything but the warm path.
 void Connection::Impl::EndGet(Operation& op, const absl::Status& status, const GetResult& result) {
   if (op.kind == OperationKind::kScanGet) return OnScanGot(op, status, result);
+  if (op.kind == OperationKind::kGetInto) return EndGetInto(op, status, result);
   ++(op.kind == OperationKind::kTake ? stats_.changes : stats_.gets);
   HandOver(op, status, result);
 }
@@ -209,6 +210,7 @@ void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
   switch (step.action) {
     case Lookup::Action::kRead:
       op.step = step;
+      if (op.lookup.SplitsRead(step)) op.step.in_space = true;
       QueueRead(op);
       return;
     case Lookup::Action::kWait:
@@ -225,6 +227,9 @@ void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
     case Lookup::Action::kAbsent:
       EndGet(op, not_found_, {});
       return;
+    case Lookup::Action::kTooSmall:
+      LookUpWhole(op);
+      return;
     case Lookup::Action::kAskServer:
       Ask(op);
       return;
@@ -234,6 +239,7 @@ void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
 void Connection::Impl::Ask(Operation& op) {
   if (op.space != nullptr) DropSpace(op);
   if (op.pin != 0) DropPin(op);
+  op.lookup.SplitInto({});
   if (++op.asks > kMaxAsks) {
     EndGet(op, absl::AbortedError("the value changes faster than it can be read: try again"), {});
     return;
@@ -277,7 +283,7 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
   }
 }
 
-// A get-and-delete's value is to be got: the lookup begins like a GET's.
+// The same out of line, for operations that are not on the warm path.
 void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
 
 // False if the lookup does not begin with a READ.
@@ -289,10 +295,11 @@ void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
 }
 
 [[gnu::always_inline]] inline void Connection::Impl::FillRead(uint32_t i, Operation& op) {
-  ibv_sge& sge = read_sges_[i];
+  ibv_sge& sge = read_sges_[size_t{2} * i];
   sge.addr = verbs::AddressOf(op.step.target);
   sge.length = op.step.length;
-  sge.lkey = op.step.in_space ? op.space->region.lkey() : lkey_;
+  sge.lkey = lkey_;
+  if (op.step.in_space) FillElsewhere(i, op);
   ibv_send_wr& request = read_list_[i];
   request.wr_id = WrId(RequestKind::kRead, OperationPool::RefOf(op)).bits();
   request.wr.rdma.remote_addr = region_address_ + op.step.offset;
@@ -338,6 +345,7 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
   ibv_send_wr* bad = nullptr;
   const int error = verbs::PostSend(endpoint_->qp(), read_list_.data(), &bad);
   if (count < kReadList) read_list_[count - 1].next = &read_list_[count];
+  if (scattered_) GatherAgain();
   reads_in_flight_ += count;
   ++stats_.doorbells;
   stats_.reads += count;
@@ -364,6 +372,9 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
     Act(*op, op->lookup.OnRead(*context_));
   } else if (op->kind == OperationKind::kTake || op->kind == OperationKind::kScanGet) {
     ActOtherwise(*op, op->lookup.OnRead(*context_));
+  } else if (op->kind == OperationKind::kGetInto) {
+    ActOtherwise(
+        *op, op->lookup.split() ? op->lookup.OnSplitRead(*context_) : op->lookup.OnRead(*context_));
   } else {
     FinishCall(*op, absl::OkStatus(), {});
   }
@@ -410,7 +421,7 @@ absl::Status Connection::Get(std::string_view key, std::string* value, uint64_t*
 }
 
 absl::Status Connection::SubmitGet(std::string_view key, GetCallback callback) {
-  const Impl::Call call(*impl_);
+  const Impl::Use use(*impl_);
   return impl_->SubmitGet(key, std::move(callback));
 }
 

@@ -1,6 +1,8 @@
-// What is behind Connection. One object, nine files: connection_setup.cc (connecting),
-// connection_gets.cc (one-sided GETs and the poll loop), connection_changes.cc (changes and calls),
-// connection_preload.cc (the index READ as a whole), connection_takes.cc (get-and-delete),
+// What is behind Connection. One object, in files by what they are about: connection_setup.cc
+// (connecting), connection_gets.cc (one-sided GETs and the poll loop), connection_buffers.cc
+// (values in memory of the caller's), connection_changes.cc (changes and calls),
+// connection_takes.cc (get-and-delete), connection_batches.cc (several operations at once),
+// connection_preload.cc (the index READ as a whole),
 // connection_pins.cc (items that the server keeps), connection_scans.cc (scans, times to live,
 // reports of reads), connection_poll.cc (messages, waiting, deadlines, the end) and
 // connection_events.cc (within an event loop of the caller's).
@@ -14,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +29,7 @@
 #include "client/src/large_buffers.h"
 #include "client/src/lookup.h"
 #include "client/src/operation.h"
+#include "client/src/registrations.h"
 #include "client/src/request_queue.h"
 #include "client/src/shared_cache.h"
 #include "client/src/waiter.h"
@@ -46,6 +50,7 @@ class VERBENA_LOCAL Connection::Impl {
   using SyncCall = client::SyncCall;
   using Timeout = std::optional<std::chrono::milliseconds>;
 
+  class Use;
   class Call;
 
   // `cache` is what connections of one client to one server share; null: the connection has one of
@@ -76,11 +81,23 @@ class VERBENA_LOCAL Connection::Impl {
                                                                const CallOptions& options);
   absl::Status Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items,
                     const CallOptions& options);
+  absl::StatusOr<Buffer> RegisterBuffer(std::span<std::byte> memory);
+  absl::Status GetInto(std::string_view key, std::span<std::byte> target, size_t* size,
+                       uint64_t* version, const CallOptions& options);
+  absl::Status MultiGet(std::span<const std::string_view> keys, std::vector<GetItem>* results,
+                        const CallOptions& options);
+  absl::Status MultiPut(std::span<const KeyValue> items, const PutOptions& options,
+                        std::vector<absl::StatusOr<ChangeResult>>* results);
+  absl::Status MultiDelete(std::span<const std::string_view> keys, const CallOptions& options,
+                           std::vector<absl::StatusOr<ChangeResult>>* results);
+  absl::Status Execute(Batch& batch);
   absl::Status Ping();
   absl::StatusOr<std::string> Info();
 
   absl::Status SubmitGet(std::string_view key, GetCallback&& callback);
   absl::Status SubmitGet(std::string_view key, GetCallback&& callback, const CallOptions& options);
+  absl::Status SubmitGetInto(std::string_view key, std::span<std::byte> target,
+                             GetCallback&& callback, const CallOptions& options);
   absl::Status SubmitPut(std::string_view key, std::string_view value, ChangeCallback&& callback,
                          const PutOptions& options);
   absl::Status SubmitDelete(std::string_view key, ChangeCallback&& callback,
@@ -121,10 +138,10 @@ class VERBENA_LOCAL Connection::Impl {
   const ConnectionStats& stats() const;
 
  private:
-  // READs posted with one doorbell at most.
-  static constexpr uint32_t kReadList = 32;
+  // READs posted with one doorbell at most: all that may be in flight.
+  static constexpr uint32_t kReadList = client::EndpointPlan::kMostReads;
   // Completions taken at once.
-  static constexpr uint32_t kPollBatch = 32;
+  static constexpr uint32_t kPollBatch = 64;
   // Room for the key of each operation. An odd number of cache lines, as for other strides here.
   static constexpr size_t kKeyStride = 65 * 64;
   static_assert(kKeyStride >= layout::kMaxKeySize);
@@ -205,6 +222,26 @@ class VERBENA_LOCAL Connection::Impl {
   static absl::Status CheckTtl(std::chrono::milliseconds ttl);
   static absl::StatusOr<wire::OperationHeader> ExpireRequest(
       const std::optional<std::chrono::milliseconds>& ttl);
+
+  // Several operations at once.
+  absl::Status StartSync(OperationKind kind, const wire::OperationHeader& header,
+                         std::string_view key, std::string_view value, const Timeout& timeout,
+                         SyncCall* call);
+  absl::Status StartOfBatch(const Batch& batch, size_t i, SyncCall* call);
+  template <typename Start, typename Finish>
+  void RunTogether(size_t count, Start&& start, Finish&& finish);
+
+  // Memory of the caller's.
+  absl::StatusOr<std::shared_ptr<client::Registration>> RegistrationOf(
+      std::span<const std::byte> bytes) const;
+  void StartGetInto(Operation& op);
+  void LookUpInto(Operation& op);
+  void LookUpWhole(Operation& op);
+  void FillElsewhere(uint32_t i, Operation& op);
+  void GatherAgain();
+  void EndGetInto(Operation& op, const absl::Status& status, const GetResult& found);
+  static wire::ValueReference ReferenceTo(const Operation& op);
+  bool PutFromBuffer(Operation& op);
 
   // Scans.
   absl::StatusOr<std::shared_ptr<client::ScanRun>> MakeScan(const ScanRange& range, size_t limit,
@@ -305,6 +342,8 @@ class VERBENA_LOCAL Connection::Impl {
   std::unique_ptr<client::Waiter> waiter_;
   std::unique_ptr<Endpoint> endpoint_;
   client::LargeBuffers large_buffers_;
+  const std::shared_ptr<client::Registrations> registrations_ =
+      std::make_shared<client::Registrations>();
   client::OperationPool pool_;
   client::RequestQueue requests_;
   std::unique_ptr<char[]> keys_;  // kKeyStride bytes for each operation
@@ -337,7 +376,8 @@ class VERBENA_LOCAL Connection::Impl {
   uint32_t reads_in_flight_ = 0;
   uint32_t lkey_;  // of the endpoint's memory
   std::array<ibv_send_wr, kReadList> read_list_;
-  std::array<ibv_sge, kReadList> read_sges_;
+  std::array<ibv_sge, size_t{2} * kReadList> read_sges_;  // two for each READ; nearly all need one
+  bool scattered_ = false;                                // one in the list needs both
 
   uint64_t next_look_ = 0;    // CheapTicks at which to look at the clock
   int64_t last_events_ = 0;   // when the connection manager was last asked
@@ -352,17 +392,14 @@ class VERBENA_LOCAL Connection::Impl {
   mutable ConnectionStats stats_;
 };
 
-// Stands around every public call. At the end of the outermost one an object goes whose connection
-// was destroyed in a callback meanwhile. With assertions on, a second thread is noticed.
-class Connection::Impl::Call {
+// Stands around every public call that runs no callback. With assertions on, a second thread that
+// uses the connection is noticed.
+class Connection::Impl::Use {
  public:
-  explicit Call(Impl& impl) : impl_(impl) { Enter(); }
-  ~Call() {
-    Leave();
-    if (impl_.orphaned_ && !impl_.in_callback_) delete &impl_;
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+  explicit Use(Impl& impl) : impl_(impl) { Enter(); }
+  ~Use() { Leave(); }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
 
  private:
 #ifdef NDEBUG
@@ -373,7 +410,24 @@ class Connection::Impl::Call {
   void Leave();
 #endif
 
-  Impl& impl_;
+  [[maybe_unused]] Impl& impl_;
+};
+
+// Stands around the others. At the end of the outermost one an object goes whose connection was
+// destroyed in a callback meanwhile.
+class Connection::Impl::Call {
+ public:
+  explicit Call(Impl& impl) : grave_{impl}, use_(impl) {}
+
+ private:
+  struct Grave {
+    ~Grave() {
+      if (impl.orphaned_ && !impl.in_callback_) delete &impl;
+    }
+    Impl& impl;
+  };
+  Grave grave_;  // destroyed after the use has ended
+  Use use_;
 };
 
 }  // namespace verbena

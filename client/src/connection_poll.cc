@@ -205,6 +205,7 @@ void Connection::Impl::Bury() {
   // Nothing is used any more. A device cannot be removed as long as somebody holds objects of it.
   endpoint_->ReleaseQueues();
   large_buffers_.Clear();
+  registrations_->Unregister();
   endpoint_->ReleaseDevice();
 }
 

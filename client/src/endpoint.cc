@@ -206,7 +206,8 @@ absl::Status Endpoint::MakeQueues() {
   VERBENA_RETURN_IF_ERROR(MakeQueuePair({.send_cq = cq_.get(),
                                          .recv_cq = cq_.get(),
                                          .max_send_wr = plan_.send_depth,
-                                         .max_recv_wr = plan_.receives}));
+                                         .max_recv_wr = plan_.receives,
+                                         .max_send_sge = scatters_reads() ? 2u : 1u}));
   for (uint32_t i = 0; i < plan_.receives; ++i) {
     VERBENA_RETURN_IF_ERROR(verbs::FromReturn(PostReceive(i), "ibv_post_recv"));
   }

@@ -107,6 +107,8 @@ class Endpoint {
   const verbs::ProtectionDomain& pd() const { return pd_; }
   // Access flags for memory that READs land in or that the server may READ.
   int sink_access() const { return sink_access_; }
+  // Whether one READ may land in two pieces of memory.
+  bool scatters_reads() const { return capabilities_->read_scatter_elements() >= 2; }
 
   const verbs::Capabilities& capabilities() const { return *capabilities_; }
 

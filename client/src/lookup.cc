@@ -102,11 +102,11 @@ Lookup::Step Lookup::TryOtherCandidates(LookupContext& context) {
     }
     state_ = State::kBlock;
     at_.in_space = length_ > ReadSink::kBlockBytes;
-    if (at_.in_space && space_.size() < length_) {
+    if (at_.in_space && !split() && space_.size() < length_) {
       return {.action = Action::kNeedSpace, .length = static_cast<uint32_t>(length_)};
     }
     return Read(State::kBlock, slot_.offset(), length_,
-                at_.in_space ? space_.data() : sink_->block.data());
+                at_.in_space && !split() ? space_.data() : sink_->block.data());
   }
   if (at_.cached) {
     // Without a READ in vain it was a miss: the copy has no such slot, or it is withheld.
@@ -227,12 +227,7 @@ Lookup::Step Lookup::OnSpace(LookupContext& context, std::span<uint8_t> space) {
   space_ = space;
   at_.in_space = true;
   if (state_ == State::kBlock) return Read(State::kBlock, slot_.offset(), length_, space_.data());
-  const uint64_t seed = context.shape.hash_seed;
-  if (body_hash_ == nullptr) {
-    body_hash_ = std::make_unique<layout::BodyHash>(seed);
-  } else {
-    body_hash_->Reset(seed);
-  }
+  BeginBody(context);
   if (have_ > 0) {
     std::memcpy(space_.data(), sink_->block.data(), have_);
     body_hash_->Add(space_.subspan(sizeof(layout::ItemHeader), have_ - sizeof(layout::ItemHeader)));
@@ -249,7 +244,8 @@ Lookup::Step Lookup::NextPiece() {
   const uint64_t begin = asked_;
   asked_ = PieceEnd(begin);
   ++at_.in_flight;
-  return Read(State::kPieces, slot_.offset() + begin, asked_ - begin, space_.data() + begin);
+  uint8_t* const target = split() ? split_.data() + (begin - head_size()) : space_.data() + begin;
+  return Read(State::kPieces, slot_.offset() + begin, asked_ - begin, target);
 }
 
 Lookup::Step Lookup::OnPieces(LookupContext& context) {

@@ -93,6 +93,7 @@ class Lookup {
     kWait,       // for the READs under way; see NextRead
     kNeedSpace,  // provide `length` bytes of registered memory, then OnSpace()
     kFound,      // value() and version()
+    kTooSmall,   // the value may be too large for SplitInto's memory: begin again without
     kAbsent,
     kAskServer,  // READs alone do not decide
   };
@@ -127,6 +128,16 @@ class Lookup {
   // does not matter either then, since by their check they are that item's.
   Step StartAt(LookupContext& context, const LocatedItem& item, std::string_view key,
                ReadSink* sink);
+
+  // Before Start: the value is to land in `bytes`, and only header and key of the item in the sink.
+  // Holds for the lookups to come, until it is called with nothing; not for StartAt. A step for
+  // which SplitsRead is true then reads head_size() bytes to its target, and the others, as far as
+  // there is room, to `bytes`; and OnSplitRead stands for OnRead.
+  void SplitInto(std::span<uint8_t> bytes) { split_ = bytes; }
+  bool split() const { return split_.data() != nullptr; }
+  uint64_t head_size() const { return sizeof(layout::ItemHeader) + key_.size(); }
+  bool SplitsRead(const Step& step) const;
+  Step OnSplitRead(LookupContext& context);
 
   // The bytes of the oldest READ under way have arrived.
   Step OnRead(LookupContext& context);
@@ -184,6 +195,10 @@ class Lookup {
   Step OnHeaderAgain(LookupContext& context);
   uint64_t PieceEnd(uint64_t begin) const;
   Step NextPiece();
+  void BeginBody(LookupContext& context);
+  Step OnSplitBlock(LookupContext& context);
+  Step OnSplitPieces(LookupContext& context);
+  Step JudgeSplit(LookupContext& context);
   // Judges a whole item at `block`, whose body has this check, by `expected_`.
   Step Judge(LookupContext& context, const uint8_t* block, uint64_t body_check);
   Step NotAccepted(LookupContext& context);
@@ -201,6 +216,7 @@ class Lookup {
   std::string_view key_;
   ReadSink* sink_;
   std::span<uint8_t> space_;
+  std::span<uint8_t> split_;  // where the value lands; nothing: behind its key. Not reset.
   SegmentRef segment_;
   layout::BucketHeader cover_;   // header of the primary bucket of this round
   layout::Slot slot_;            // the block being read

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,7 @@ enum class OperationKind : uint8_t {
   kTtl,
   kScan,     // asks for the keys of a scan
   kScanGet,  // fetches the values of a scan
+  kGetInto,  // into memory of the caller's
   kTouch,    // a report of keys that were read, which nobody waits for
   kRawRead,  // a READ of something that is no item, while connecting
 };
@@ -49,6 +52,7 @@ struct SyncCall {
 // value. One that does not fit the answer is got first, and deleted if it is still the same.
 enum class TakeStage : uint8_t { kTaking, kGetting, kDeleting };
 
+struct Registration;
 struct ScanRun;
 
 struct Operation {
@@ -81,10 +85,12 @@ struct Operation {
   GetCallback on_get;
   ChangeCallback on_change;
   Lookup lookup;
-  wire::OperationHeader request{};  // a large PUT's, a get-and-delete's
-  std::string held;                 // kTake: a value that came in a message
-  std::shared_ptr<ScanRun> scan;    // kScan, kScanGet
-  size_t scan_key = 0;              // kScanGet: which of the answer's keys it fetches
+  wire::OperationHeader request{};             // a large PUT's, a get-and-delete's
+  std::string held;                            // kTake: a value that came in a message
+  std::span<std::byte> into;                   // kGetInto: where the value goes
+  std::shared_ptr<Registration> registration;  // of the memory that it is in: kGetInto, kPut
+  std::shared_ptr<ScanRun> scan;               // kScan, kScanGet
+  size_t scan_key = 0;                         // kScanGet: which of the answer's keys it fetches
 };
 
 static_assert(Lookup::kPiecesInFlight <= std::tuple_size_v<decltype(Operation::post_numbers)>);

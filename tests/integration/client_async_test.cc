@@ -190,5 +190,40 @@ TEST_F(ClientAsyncTest, TheServersEndWakesTheLoop) {
   EXPECT_FALSE(IsReadable(client_->event_fd()));
 }
 
+// A call's own time is what counts, shorter or longer than the connection's.
+TEST_F(ClientAsyncTest, CallsHaveTheirOwnTimeouts) {
+  ASSERT_NO_FATAL_FAILURE(Start(PatientOptions()));
+  ASSERT_TRUE(client_->Put("key", "value").ok());
+  std::string value;
+  EXPECT_TRUE(client_->Get("key", &value, nullptr, {.timeout = seconds(60)}).ok());
+  ASSERT_TRUE(server_->process().Freeze().ok());
+  const auto before = std::chrono::steady_clock::now();
+  const absl::Status status = client_->Put("key", "value", {.timeout = milliseconds(200)}).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_NE(status.message().find("200 ms"), std::string::npos) << status;
+  const auto took = std::chrono::steady_clock::now() - before;
+  EXPECT_GE(took, milliseconds(200));
+  EXPECT_LT(took, seconds(30));
+}
+
+TEST_F(ClientAsyncTest, SubmissionsHaveTheirOwnTimeouts) {
+  Options options = PatientOptions();
+  options.operation_timeout = milliseconds(300);
+  ASSERT_NO_FATAL_FAILURE(Start(options));
+  ASSERT_TRUE(server_->process().Freeze().ok());
+  std::optional<absl::Status> outcome;
+  ASSERT_TRUE(
+      client_
+          ->SubmitDelete("key",
+                         [&](const absl::Status& status, const ChangeResult&) { outcome = status; },
+                         {.timeout = milliseconds(1000)})
+          .ok());
+  const auto before = std::chrono::steady_clock::now();
+  client_->Drain();
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(*outcome)) << *outcome;
+  EXPECT_GE(std::chrono::steady_clock::now() - before, milliseconds(1000));
+}
+
 }  // namespace
 }  // namespace verbena

@@ -2,12 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -240,6 +243,87 @@ TEST_F(ClientScansTest, TimesOutOfRangeAreRefused) {
     EXPECT_TRUE(absl::IsInvalidArgument(client_->Expire("key", ttl).status()));
   }
   EXPECT_FALSE(Has("key"));
+}
+
+// Several at once, in whatever room the depth leaves them, beside other operations.
+TEST_F(ClientScansTest, AsynchronousScans) {
+  const int count = testing::Scaled(300, 20);
+  std::vector<std::string> keys;
+  for (int i = 0; i < count; ++i) keys.push_back("key-" + std::to_string(1000 + i));
+  for (const std::string& key : keys) ASSERT_TRUE(client_->Put(key, "value of " + key).ok());
+  for (const uint32_t depth : {1u, 2u, 64u}) {
+    Options options = PatientOptions();
+    options.depth = depth;
+    auto client = Connect(options);
+    ASSERT_NE(client, nullptr);
+    const uint32_t scans = std::min(depth, 3u);
+    uint32_t done = 0;
+    for (uint32_t i = 0; i < scans; ++i) {
+      const absl::Status submitted =
+          client->SubmitScan({.prefix = "key-"}, keys.size() + 5,
+                             [&](const absl::Status& status, std::vector<ScanItem> items) {
+                               EXPECT_TRUE(status.ok()) << status;
+                               ASSERT_EQ(items.size(), keys.size());
+                               for (size_t k = 0; k < keys.size(); ++k) {
+                                 EXPECT_EQ(items[k].key, keys[k]);
+                                 EXPECT_EQ(items[k].value, "value of " + keys[k]);
+                                 EXPECT_NE(items[k].version, 0u);
+                               }
+                               ++done;
+                             });
+      ASSERT_TRUE(submitted.ok()) << submitted;
+    }
+    if (depth <= 2) {
+      EXPECT_TRUE(absl::IsResourceExhausted(client->SubmitScan({}, 1, {})));
+    }
+    while (client->in_flight() != 0) {
+      client->Wait(std::chrono::seconds(60));
+      // As much as is allowed, all the time.
+      if (done < scans) {
+        while (client->SubmitGet(keys[0], {}).ok()) {
+        }
+      }
+    }
+    EXPECT_EQ(done, scans);
+  }
+}
+
+TEST_F(ClientScansTest, AsynchronousScanIsCancelled) {
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(client_->Put("key-" + std::to_string(i), "v").ok());
+  ASSERT_TRUE(server_->process().Freeze().ok());
+  absl::Status outcome;
+  int called = 0;
+  const absl::Status submitted =
+      client_->SubmitScan({}, 50, [&](const absl::Status& status, const std::vector<ScanItem>&) {
+        outcome = status;
+        ++called;
+      });
+  ASSERT_TRUE(submitted.ok()) << submitted;
+  client_->Poll();
+  client_->Close();
+  EXPECT_EQ(called, 1);
+  EXPECT_TRUE(absl::IsCancelled(outcome)) << outcome;
+}
+
+TEST_F(ClientScansTest, AsynchronousTimesToLive) {
+  ASSERT_TRUE(client_->Put("key", "v", {.ttl = milliseconds(3'600'000)}).ok());
+  ASSERT_TRUE(client_->Put("forever", "v").ok());
+  int done = 0;
+  const auto submit = [&](std::string_view key, absl::StatusCode code, bool has_time) {
+    const absl::Status submitted = client_->SubmitTtl(
+        key, [&, code, has_time](const absl::Status& status, std::optional<milliseconds> left) {
+          EXPECT_EQ(status.code(), code) << status;
+          EXPECT_EQ(left.has_value(), has_time);
+          EXPECT_LE(left.value_or(milliseconds(0)), milliseconds(3'600'000));
+          ++done;
+        });
+    EXPECT_TRUE(submitted.ok()) << submitted;
+  };
+  submit("key", absl::StatusCode::kOk, true);
+  submit("forever", absl::StatusCode::kOk, false);
+  submit("absent", absl::StatusCode::kNotFound, false);
+  client_->Drain();
+  EXPECT_EQ(done, 3);
 }
 
 }  // namespace

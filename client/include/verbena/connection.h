@@ -38,7 +38,7 @@
 /// - FailedPrecondition: the value is not a number (Add); a synchronous call in a callback; a call
 ///   after Close. When connecting: versions that do not fit, a refused connection, a device that
 ///   cannot do it.
-/// - OutOfRange: the sum does not fit 64 bits (Add).
+/// - OutOfRange: the sum does not fit 64 bits (Add); the value does not fit its target (GetInto).
 /// - Cancelled: the connection was closed while the operation was in flight.
 /// - PermissionDenied: no permission on /dev/infiniband, or to lock memory (Connect).
 /// - DataLoss, Internal: a defect; please report it.
@@ -55,12 +55,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "verbena/batch.h"
+#include "verbena/buffer.h"
 #include "verbena/callback.h"
 #include "verbena/export.h"
 #include "verbena/options.h"
@@ -77,7 +80,8 @@ using ScanCallback = Callback<void(const absl::Status&, std::vector<ScanItem>)>;
 
 namespace client {
 class RawReads;
-}
+class SharedCache;
+}  // namespace client
 
 /// A connection; see the top of this file for callbacks, errors and threads, which hold for all of
 /// its calls. Strings and views that go into a synchronous call are borrowed until it returns.
@@ -172,6 +176,59 @@ class VERBENA_EXPORT Connection {
   absl::StatusOr<std::string> Info();
   /// @}
 
+  /// \name Without copies
+  /// @{
+
+  /// Registers memory of the caller's with the adapter, so that GetInto may read into it, and large
+  /// values that lie in it are put without a copy: the server READs them from there. Takes a system
+  /// call or more, so it is for memory that is used again and again; all of it is locked in memory.
+  /// The server may READ all of it while it is registered.
+  ///
+  /// InvalidArgument for memory of no bytes, or that shares bytes with other registered memory;
+  /// ResourceExhausted if it cannot be registered (memory lock limit, limits of the device).
+  absl::StatusOr<Buffer> RegisterBuffer(std::span<std::byte> memory);
+  /// Reads the value into `target`, which must lie within a registered buffer (else
+  /// InvalidArgument), and sets `*size` to its bytes. OutOfRange if it does not fit, and then
+  /// `*size` says how many it takes; 0 on other errors.
+  ///
+  /// Without a copy where the device can part a READ between two pieces of memory
+  /// (ConnectionStats::gets_without_copy), with one copy where it cannot, or where the value had to
+  /// be got from the server (gets_copied). Either way `target` is written to before the value is
+  /// known to be whole, and behind the value too: **after an error it holds garbage**, and after OK
+  /// what lies behind the value does.
+  absl::Status GetInto(std::string_view key, std::span<std::byte> target, size_t* size,
+                       uint64_t* version = nullptr, const CallOptions& options = {});
+  /// As GetInto. `target` is borrowed until the callback; GetResult::value is in it, and
+  /// GetResult::size is what `*size` would be.
+  absl::Status SubmitGetInto(std::string_view key, std::span<std::byte> target,
+                             GetCallback callback, const CallOptions& options = {});
+  /// @}
+
+  /// \name Several operations at once
+  /// All are begun before any is waited for, as far as the depth allows, and each has an outcome of
+  /// its own. n cached keys are got with n READs, one doorbell and one wait (more of them where the
+  /// device or the server allow fewer READs at once), others with a second round; changes share
+  /// messages. They are not done as one, and not in any order, also where they are about the same
+  /// key.
+  /// @{
+
+  /// Resizes `*results` to keys.size(), with what was found of each key; values reuse the memory of
+  /// the strings that are there. OK if each key was found or is absent, else the first other error.
+  absl::Status MultiGet(std::span<const std::string_view> keys, std::vector<GetItem>* results,
+                        const CallOptions& options = {});
+  /// OK if all were put, else the first error. `*results`, where given, is replaced by what Put
+  /// would have returned for each.
+  absl::Status MultiPut(std::span<const KeyValue> items, const PutOptions& options = {},
+                        std::vector<absl::StatusOr<ChangeResult>>* results = nullptr);
+  /// OK if none of the keys is there any more, else the first error. `*results` as for MultiPut,
+  /// NotFound for keys that were absent.
+  absl::Status MultiDelete(std::span<const std::string_view> keys, const CallOptions& options = {},
+                           std::vector<absl::StatusOr<ChangeResult>>* results = nullptr);
+  /// Carries out operations of any kinds; the batch has the results. OK if each succeeded, where an
+  /// absent key is no error of a Get, Delete or GetAndDelete; else the first error.
+  absl::Status Execute(Batch& batch);
+  /// @}
+
   /// \name Asynchronous operations
   /// As the synchronous ones of these names. Key and value are copied before the call returns,
   /// except that a value over ServerLimits::eager_limit is borrowed until the callback. On an error
@@ -244,8 +301,11 @@ class VERBENA_EXPORT Connection {
   const ConnectionStats& stats() const;
 
  private:
+  friend class Client;            // its connections share a cache
   friend class client::RawReads;  // measures the fabric alone, on this connection's queue pair
   class VERBENA_LOCAL Impl;
+  static absl::StatusOr<std::unique_ptr<Connection>> Connect(
+      std::string_view server, const Options& options, std::shared_ptr<client::SharedCache> cache);
   explicit Connection(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

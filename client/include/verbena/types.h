@@ -70,6 +70,7 @@ constexpr Condition::operator PutOptions() const { return {.condition = *this}; 
 struct GetResult {
   std::string_view value;  ///< valid only during the callback
   uint64_t version = 0;    ///< grows with every change of the key
+  uint64_t size = 0;       ///< of SubmitGetInto only: bytes of the value, also if it does not fit
 };
 
 /// What a change did.
@@ -105,22 +106,26 @@ struct ServerLimits {
   uint32_t window = 0;          ///< most requests that may be unanswered at once
 };
 
-/// Counters of one connection since it was made.
+/// Counters of one connection since it was made. Large values are those over
+/// ServerLimits::eager_limit.
 struct ConnectionStats {
-  uint64_t gets = 0;             ///< finished
-  uint64_t changes = 0;          ///< finished
-  uint64_t reads = 0;            ///< RDMA READs posted, all kinds
-  uint64_t read_retries = 0;     ///< items that were not accepted and read again
-  uint64_t rpc_gets = 0;         ///< GETs answered by the server's CPU
-  uint64_t pinned_gets = 0;      ///< of these, large values that it kept as they were meanwhile
-  uint64_t cache_hits = 0;       ///< GETs that READ a block which the cache had named
-  uint64_t cache_stale = 0;      ///< of these, the ones that had to READ the bucket after all
-  uint64_t cache_misses = 0;     ///< GETs that READ the bucket at once
-  uint64_t directory_reads = 0;  ///< pages of the server's directory that were READ
-  uint64_t sends = 0;            ///< request messages
-  uint64_t doorbells = 0;        ///< lists of READs posted, each with one call of ibv_post_send
-  uint64_t bytes_read = 0;       ///< asked for with READs
-  uint64_t bytes_sent = 0;       ///< of request messages
+  uint64_t gets = 0;               ///< finished
+  uint64_t changes = 0;            ///< finished
+  uint64_t reads = 0;              ///< RDMA READs posted, all kinds
+  uint64_t read_retries = 0;       ///< items that were not accepted and read again
+  uint64_t rpc_gets = 0;           ///< GETs answered by the server's CPU
+  uint64_t pinned_gets = 0;        ///< of these, large values that it kept as they were meanwhile
+  uint64_t cache_hits = 0;         ///< GETs that READ a block which the cache had named
+  uint64_t cache_stale = 0;        ///< of these, the ones that had to READ the bucket after all
+  uint64_t cache_misses = 0;       ///< GETs that READ the bucket at once
+  uint64_t directory_reads = 0;    ///< pages of the server's directory that were READ
+  uint64_t sends = 0;              ///< request messages
+  uint64_t doorbells = 0;          ///< lists of READs posted, each with one call of ibv_post_send
+  uint64_t bytes_read = 0;         ///< asked for with READs
+  uint64_t bytes_sent = 0;         ///< of request messages
+  uint64_t gets_without_copy = 0;  ///< by GetInto, the value READ to where it was wanted
+  uint64_t gets_copied = 0;        ///< by GetInto, with one copy
+  uint64_t puts_without_copy = 0;  ///< large values that the server READ from registered memory
 };
 
 }  // namespace verbena

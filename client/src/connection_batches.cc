@@ -1,0 +1,207 @@
+// Several operations at once, synchronously. All are started before any is waited for, as far as
+// the depth allows: so the READs of cached keys go with one doorbell, and changes share messages.
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/src/connection_impl.h"
+#include "common/base/macros.h"
+#include "verbena/batch.h"
+
+namespace verbena {
+
+using client::SyncCall;
+
+// Starts an operation whose outcome comes to `call`, as the synchronous call of its kind does. On
+// an error it was not started.
+absl::Status Connection::Impl::StartSync(OperationKind kind, const wire::OperationHeader& header,
+                                         std::string_view key, std::string_view value,
+                                         const Timeout& timeout, SyncCall* call) {
+  VERBENA_RETURN_IF_ERROR(CheckKey(key));
+  VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(timeout));
+  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(kind, call));
+  op->timeout_ns = timeout_ns;
+  switch (kind) {
+    case OperationKind::kGet:
+      op->key = key;
+      StartTakenGet(*op);
+      break;
+    case OperationKind::kTake:
+      op->key = key;
+      StartTake(*op);
+      break;
+    case OperationKind::kPut:
+      StartPut(*op, header, key, value);
+      break;
+    default:
+      requests_.Add(op->slot, header, key, value);
+  }
+  return absl::OkStatus();
+}
+
+// Calls start(i, call) for each of `count` operations and waits for all of them: the calls lie in
+// memory of this function's, and whatever happens none may be left behind. Then finish(i, call).
+template <typename Start, typename Finish>
+void Connection::Impl::RunTogether(size_t count, Start&& start, Finish&& finish) {
+  std::vector<SyncCall> calls(count);
+  for (size_t i = 0; i < count; ++i) {
+    absl::Status status = start(i, calls[i]);
+    if (status.ok()) continue;
+    calls[i].status = std::move(status);
+    calls[i].done = true;
+  }
+  for (SyncCall& call : calls) {
+    if (!call.done) FinishSync(&call);
+  }
+  for (size_t i = 0; i < count; ++i) finish(i, calls[i]);
+}
+
+absl::Status Connection::Impl::MultiGet(std::span<const std::string_view> keys,
+                                        std::vector<GetItem>* results, const CallOptions& options) {
+  results->resize(keys.size());
+  absl::Status first;
+  RunTogether(
+      keys.size(),
+      [&](size_t i, SyncCall& call) {
+        call.value = &(*results)[i].value;
+        return StartSync(OperationKind::kGet, {}, keys[i], {}, options.timeout, &call);
+      },
+      [&](size_t i, SyncCall& call) {
+        GetItem& item = (*results)[i];
+        if (first.ok() && !absl::IsNotFound(call.status)) first = call.status;
+        item.version = call.status.ok() ? call.version : 0;
+        item.status = std::move(call.status);
+      });
+  return first;
+}
+
+absl::Status Connection::Impl::MultiPut(std::span<const KeyValue> items, const PutOptions& options,
+                                        std::vector<absl::StatusOr<ChangeResult>>* results) {
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header, PutRequest(options));
+  if (results != nullptr) results->assign(items.size(), ChangeResult());
+  absl::Status first;
+  RunTogether(
+      items.size(),
+      [&](size_t i, SyncCall& call) {
+        VERBENA_RETURN_IF_ERROR(CheckValue(items[i].value));
+        return StartSync(OperationKind::kPut, header, items[i].key, items[i].value, options.timeout,
+                         &call);
+      },
+      [&](size_t i, SyncCall& call) {
+        if (first.ok()) first = call.status;
+        if (results != nullptr) (*results)[i] = Outcome(call, nullptr);
+      });
+  return first;
+}
+
+absl::Status Connection::Impl::MultiDelete(std::span<const std::string_view> keys,
+                                           const CallOptions& options,
+                                           std::vector<absl::StatusOr<ChangeResult>>* results) {
+  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
+                           RequestFor(wire::OpCode::kDelete, {}));
+  if (results != nullptr) results->assign(keys.size(), ChangeResult());
+  absl::Status first;
+  RunTogether(
+      keys.size(),
+      [&](size_t i, SyncCall& call) {
+        return StartSync(OperationKind::kDelete, header, keys[i], {}, options.timeout, &call);
+      },
+      [&](size_t i, SyncCall& call) {
+        if (first.ok() && !absl::IsNotFound(call.status)) first = call.status;
+        if (results != nullptr) (*results)[i] = Outcome(call, nullptr);
+      });
+  return first;
+}
+
+absl::Status Connection::Impl::StartOfBatch(const Batch& batch, size_t i, SyncCall* call) {
+  const Batch::Entry& entry = batch.entries_[i];
+  const std::string_view key = batch.KeyOf(entry);
+  const std::string_view value = batch.ValueOf(entry);
+  const PutOptions& options = entry.options;
+  const ChangeOptions change = {.condition = options.condition, .timeout = options.timeout};
+  wire::OperationHeader header{};
+  OperationKind kind = OperationKind::kGet;
+  switch (entry.kind) {
+    case Batch::Kind::kGet:
+      break;
+    case Batch::Kind::kGetAndDelete:
+      kind = OperationKind::kTake;
+      break;
+    case Batch::Kind::kPut: {
+      VERBENA_RETURN_IF_ERROR(CheckValue(value));
+      VERBENA_ASSIGN_OR_RETURN(header, PutRequest(options));
+      kind = OperationKind::kPut;
+      break;
+    }
+    case Batch::Kind::kDelete: {
+      VERBENA_ASSIGN_OR_RETURN(header, RequestFor(wire::OpCode::kDelete, options.condition));
+      kind = OperationKind::kDelete;
+      break;
+    }
+    case Batch::Kind::kAdd: {
+      VERBENA_ASSIGN_OR_RETURN(header, AddRequest(entry.summand, change));
+      kind = OperationKind::kAdd;
+      break;
+    }
+    case Batch::Kind::kAppend: {
+      VERBENA_RETURN_IF_ERROR(CheckSuffix(value));
+      VERBENA_ASSIGN_OR_RETURN(header, RequestFor(wire::OpCode::kAppend, options.condition));
+      kind = OperationKind::kAppend;
+      break;
+    }
+    case Batch::Kind::kExpire:
+    case Batch::Kind::kPersist: {
+      VERBENA_ASSIGN_OR_RETURN(header, ExpireRequest(options.ttl));
+      kind = OperationKind::kExpire;
+      break;
+    }
+  }
+  return StartSync(kind, header, key, value, options.timeout, call);
+}
+
+absl::Status Connection::Impl::Execute(Batch& batch) {
+  batch.results_.assign(batch.size(), BatchResult());
+  absl::Status first;
+  RunTogether(
+      batch.size(),
+      [&](size_t i, SyncCall& call) {
+        call.value = &batch.results_[i].value;
+        return StartOfBatch(batch, i, &call);
+      },
+      [&](size_t i, SyncCall& call) {
+        BatchResult& result = batch.results_[i];
+        const Batch::Kind kind = batch.entries_[i].kind;
+        const bool got = kind == Batch::Kind::kGet || kind == Batch::Kind::kGetAndDelete;
+        const bool absent = absl::IsNotFound(call.status) && (got || kind == Batch::Kind::kDelete);
+        if (first.ok() && !absent) first = call.status;
+        result.change = call.change;
+        if (got && call.status.ok()) result.change.version = call.version;
+        result.status = std::move(call.status);
+      });
+  return first;
+}
+
+absl::Status Connection::MultiGet(std::span<const std::string_view> keys,
+                                  std::vector<GetItem>* results, const CallOptions& options) {
+  const Impl::Call call(*impl_);
+  return impl_->MultiGet(keys, results, options);
+}
+absl::Status Connection::MultiPut(std::span<const KeyValue> items, const PutOptions& options,
+                                  std::vector<absl::StatusOr<ChangeResult>>* results) {
+  const Impl::Call call(*impl_);
+  return impl_->MultiPut(items, options, results);
+}
+absl::Status Connection::MultiDelete(std::span<const std::string_view> keys,
+                                     const CallOptions& options,
+                                     std::vector<absl::StatusOr<ChangeResult>>* results) {
+  const Impl::Call call(*impl_);
+  return impl_->MultiDelete(keys, options, results);
+}
+absl::Status Connection::Execute(Batch& batch) {
+  const Impl::Call call(*impl_);
+  return impl_->Execute(batch);
+}
+
+}  // namespace verbena

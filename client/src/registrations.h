@@ -1,0 +1,52 @@
+// Memory of the caller's that a connection has registered: where values may land, and what the
+// server may READ values from.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/src/endpoint.h"
+#include "common/verbs/device.h"
+
+namespace verbena::client {
+
+// One piece of memory. Its region belongs to a device, and so to an endpoint; without one (the
+// connection is lost or closed) there is none.
+struct Registration {
+  std::span<std::byte> memory;
+  verbs::MemoryRegion region;
+  bool dropped = false;  // by its Buffer, while operations still used it
+};
+
+class Registrations {
+ public:
+  // InvalidArgument for no memory at all, or memory that shares bytes with memory that is
+  // registered; ResourceExhausted if the device cannot register it.
+  absl::StatusOr<std::shared_ptr<Registration>> Add(const Endpoint& endpoint,
+                                                    std::span<std::byte> memory);
+  // Its Buffer is gone: it is unregistered, when no operation uses it any more.
+  void Drop(std::shared_ptr<Registration> registration);
+  // The one that has all of `bytes`, for an operation; null if there is none.
+  std::shared_ptr<Registration> Find(std::span<const std::byte> bytes) const;
+  // An operation that has used it is over.
+  void Done(std::shared_ptr<Registration> registration);
+
+  // Gives all regions back to the device.
+  void Unregister();
+  // Registers all memory with another endpoint's device.
+  absl::Status Register(const Endpoint& endpoint);
+
+ private:
+  static absl::Status Make(const Endpoint& endpoint, Registration& registration);
+
+  std::map<const std::byte*, std::shared_ptr<Registration>> by_begin_;
+};
+
+}  // namespace verbena::client

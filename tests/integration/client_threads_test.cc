@@ -1,0 +1,168 @@
+// One client for many threads.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/integration/fabric_under_test.h"
+#include "tests/integration/patient_options.h"
+#include "tests/integration/process.h"
+#include "verbena/client.h"
+
+namespace verbena {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::PatientOptions;
+using testing::ServerProcess;
+
+class ClientThreadsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = ServerProcess::Start({"--memory=64MiB"});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  std::unique_ptr<Client> Connect(uint32_t slots) {
+    auto client = Client::Connect(server_->address(), {PatientOptions(), slots});
+    EXPECT_TRUE(client.ok()) << client.status();
+    return client.ok() ? *std::move(client) : nullptr;
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+};
+
+// With more threads than slots, too.
+TEST_F(ClientThreadsTest, ManyThreadsUseIt) {
+  for (const uint32_t slots : {1u, 2u, 4u}) {
+    auto client = Connect(slots);
+    ASSERT_NE(client, nullptr);
+    EXPECT_EQ(client->slots(), slots);
+    constexpr int kThreads = 4;
+    const int rounds = testing::Scaled(200, 5);
+    std::atomic<int> failures{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        const std::string prefix = std::to_string(slots) + "-" + std::to_string(t) + "-";
+        std::string value;
+        for (int i = 0; i < rounds; ++i) {
+          const std::string key = prefix + std::to_string(i);
+          const bool good = client->Put(key, key).ok() && client->Get(key, &value).ok() &&
+                            value == key && client->Add("sum-" + std::to_string(slots), 1).ok();
+          if (!good) ++failures;
+        }
+        const std::string first = prefix + "0";
+        const std::vector<std::string_view> keys = {first, "absent"};
+        std::vector<GetItem> items;
+        if (!client->MultiGet(keys, &items).ok() || items[0].value != first) ++failures;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(failures, 0);
+    std::string sum;
+    ASSERT_TRUE(client->Get("sum-" + std::to_string(slots), &sum).ok());
+    EXPECT_EQ(sum, std::to_string(kThreads * rounds));
+    // Whichever connections they used.
+    const ConnectionStats stats = client->stats();
+    EXPECT_EQ(stats.gets, static_cast<uint64_t>(kThreads * (rounds + 2) + 1));
+    EXPECT_EQ(stats.changes, static_cast<uint64_t>(kThreads * rounds * 2));
+  }
+}
+
+TEST_F(ClientThreadsTest, EveryCall) {
+  auto client = Connect(2);
+  ASSERT_NE(client, nullptr);
+  std::string value;
+  uint64_t version = 0;
+  ASSERT_TRUE(client->PutIfAbsent("key", "1").ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(client->PutIfAbsent("key", "2", &version).status()));
+  EXPECT_TRUE(client->CompareAndSwap("key", version, "3").ok());
+  EXPECT_TRUE(client->Replace("key", "4").ok());
+  EXPECT_TRUE(client->Get("key", &value, &version, {.timeout = milliseconds(60'000)}).ok());
+  EXPECT_EQ(value, "4");
+  EXPECT_EQ(client->Add("key", 5)->number, 9);
+  EXPECT_TRUE(client->Append("key", "0").ok());
+  EXPECT_TRUE(client->Expire("key", milliseconds(3'600'000)).ok());
+  EXPECT_TRUE(client->Ttl("key")->has_value());
+  EXPECT_TRUE(client->Persist("key").ok());
+  std::vector<ScanItem> items;
+  ASSERT_TRUE(client->Scan({}, 10, &items).ok());
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_EQ(items[0].value, "90");
+  EXPECT_TRUE(absl::IsAborted(client->DeleteIf("key", version).status()));
+  EXPECT_TRUE(client->GetAndDelete("key", &value).ok());
+  EXPECT_EQ(value, "90");
+  EXPECT_TRUE(absl::IsNotFound(client->Delete("key").status()));
+  const std::vector<KeyValue> puts = {{"a", "1"}, {"b", "2"}};
+  EXPECT_TRUE(client->MultiPut(puts).ok());
+  const std::vector<std::string_view> keys = {"a", "b"};
+  EXPECT_TRUE(client->MultiDelete(keys).ok());
+  Batch batch;
+  const size_t got = batch.Get("a");
+  EXPECT_TRUE(client->Execute(batch).ok());
+  EXPECT_TRUE(absl::IsNotFound(batch.result(got).status));
+  EXPECT_TRUE(client->Ping().ok());
+  EXPECT_TRUE(client->Info().ok());
+  EXPECT_GT(client->limits().max_key_size, 0u);
+}
+
+TEST_F(ClientThreadsTest, CloseWhileOthersUseIt) {
+  auto client = Connect(2);
+  ASSERT_NE(client, nullptr);
+  ASSERT_TRUE(client->Put("key", "value").ok());
+  std::vector<std::thread> threads;
+  std::atomic<int> others{0};
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      std::string value;
+      absl::Status status;
+      while (status.ok()) status = client->Get("key", &value);
+      if (!absl::IsFailedPrecondition(status)) ++others;
+    });
+  }
+  client->Close();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(others, 0);
+  client->Close();
+  EXPECT_TRUE(absl::IsFailedPrecondition(client->Put("key", "value").status()));
+  EXPECT_EQ(client->limits().max_key_size, 0u);
+  EXPECT_GT(client->stats().gets, 0u);  // what was counted stays
+}
+
+TEST_F(ClientThreadsTest, BadOptions) {
+  EXPECT_TRUE(absl::IsInvalidArgument(Client::Connect(server_->address(), {{}, 0}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(Client::Connect(server_->address(), {{}, 1025}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(Client::Connect("nonsense", {}).status()));
+}
+
+TEST_F(ClientThreadsTest, ADeadServerIsAnErrorInEveryThread) {
+  ClientOptions options = {PatientOptions(), 2};
+  options.connection.operation_timeout = milliseconds(2000);
+  options.connection.connect_timeout = milliseconds(2000);
+  auto client = Client::Connect(server_->address(), options);
+  ASSERT_TRUE(client.ok()) << client.status();
+  ASSERT_TRUE((*client)->Put("key", "value").ok());
+  server_->process().Signal(SIGKILL);
+  ASSERT_TRUE(server_->process().WaitForExit().ok());
+  std::vector<std::thread> threads;
+  std::atomic<int> others{0};
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      const absl::Status status = (*client)->Put("key", "value").status();
+      if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) ++others;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(others, 0);
+}
+
+}  // namespace
+}  // namespace verbena
