@@ -1,8 +1,11 @@
 #include "server/storage/eviction.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
+#include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -27,19 +30,23 @@ Eviction::Eviction(unsigned touch_bits, TouchTable touches)
       touches_(std::move(touches)),
       ghosts_(kLeastGhosts, 0) {}
 
-// calloc, since it takes no memory for what is never written to.
+void Eviction::Unmap::operator()(std::atomic<uint8_t>* table) const { munmap(table, bytes); }
+
+// Mapped, since that takes no memory for what is never written to.
 absl::StatusOr<std::unique_ptr<Eviction>> Eviction::Create(uint64_t region_bytes) {
   const unsigned bits = TouchBits(region_bytes);
   const uint64_t bytes = uint64_t{1} << bits;
-  TouchTable touches(static_cast<std::atomic<uint8_t>*>(std::calloc(bytes, 1)),
-                     [](std::atomic<uint8_t>* table) { std::free(table); });
-  if (touches == nullptr) {
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "cannot get ", FormatSize(bytes), " of memory for what eviction notes about a region of ",
-        FormatSize(region_bytes), ": use a smaller region, allow the process more (`ulimit -v`), ",
-        "or run with --eviction=none"));
+        FormatSize(region_bytes), ": mmap: ", std::strerror(errno),
+        "; choose a smaller memory size, allow the process more (`ulimit -v`), or run with ",
+        "--eviction=none"));
   }
-  return std::unique_ptr<Eviction>(new Eviction(bits, std::move(touches)));
+  return std::unique_ptr<Eviction>(
+      new Eviction(bits, TouchTable(static_cast<std::atomic<uint8_t>*>(data), Unmap{bytes})));
 }
 
 void Eviction::Touch(KeyHash hash) {

@@ -67,7 +67,11 @@ class Eviction : public ItemListener {
   static constexpr int kMostLookedAt = 1024;
 
   using Queue = std::deque<uint64_t>;
-  using TouchTable = std::unique_ptr<std::atomic<uint8_t>[], void (*)(std::atomic<uint8_t>*)>;
+  struct Unmap {
+    uint64_t bytes;
+    void operator()(std::atomic<uint8_t>* table) const;
+  };
+  using TouchTable = std::unique_ptr<std::atomic<uint8_t>[], Unmap>;
 
   Eviction(unsigned touch_bits, TouchTable touches);
 
