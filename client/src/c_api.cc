@@ -348,6 +348,9 @@ verbena_code verbena_get_statistics(verbena_connection* connection, verbena_stat
     to.doorbells = from.doorbells;
     to.bytes_read = from.bytes_read;
     to.bytes_sent = from.bytes_sent;
+    to.gets_without_copy = from.gets_without_copy;
+    to.gets_copied = from.gets_copied;
+    to.puts_without_copy = from.puts_without_copy;
     std::memset(statistics, 0, size);
     std::memcpy(statistics, &to, std::min(size, sizeof to));
     return absl::OkStatus();

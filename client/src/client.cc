@@ -53,7 +53,7 @@ void AddTo(ConnectionStats& sum, const ConnectionStats& stats) {
 
 }  // namespace
 
-class Client::Impl {
+class VERBENA_LOCAL Client::Impl {
  public:
   Impl(std::string_view server, const ClientOptions& options)
       : server_(server),

@@ -17,7 +17,7 @@ struct Example {
   std::string input;  // standard input
 };
 
-ProgramOutcome Run(const Example& example, std::vector<std::string> args) {
+ProgramOutcome RunExample(const Example& example, std::vector<std::string> args) {
   return RunProgram({.program = ProgramPath(std::string("verbena-example-") + example.name),
                      .args = std::move(args),
                      .input = example.input});
@@ -30,14 +30,14 @@ TEST_P(ExamplesTest, DoesWhatItSays) {
   ASSERT_TRUE(server.ok()) << server.status();
   // Also where its keys are there already.
   for (int round = 0; round < 2; ++round) {
-    const ProgramOutcome outcome = Run(GetParam(), {(*server)->address()});
+    const ProgramOutcome outcome = RunExample(GetParam(), {(*server)->address()});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_TRUE(Has(outcome.out, GetParam().says)) << outcome.out;
   }
 }
 
 TEST_P(ExamplesTest, WrongUsage) {
-  const ProgramOutcome outcome = Run(GetParam(), {});
+  const ProgramOutcome outcome = RunExample(GetParam(), {});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_TRUE(Has(outcome.err, "ADDR:PORT")) << outcome.err;
 }
@@ -47,7 +47,7 @@ TEST_P(ExamplesTest, NoServer) {
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string address = (*server)->address();
   ASSERT_TRUE((*server)->Stop().ok());
-  const ProgramOutcome outcome = Run(GetParam(), {address});
+  const ProgramOutcome outcome = RunExample(GetParam(), {address});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_TRUE(Has(outcome.err, address)) << outcome.err;
 }
@@ -59,6 +59,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Example{"hello", "greeting: hello, fabric", ""},
                       Example{"hello-c", "greeting: hello, fabric", ""},
                       Example{"counter", "counted to 1000", ""},
+                      Example{"batch", "1000 prices put and got", ""},
+                      Example{"zero-copy", "a picture of 262144 bytes: 1 put without a copy", ""},
+                      Example{"coroutine", "100 accounts were moved", ""},
                       Example{"event-loop", "three\n3 lines went to the server and came back",
                               "one\ntwo\nthree\n"}),
     [](const auto& instance) {

@@ -290,6 +290,9 @@ typedef struct verbena_statistics {
   uint64_t doorbells;
   uint64_t bytes_read;
   uint64_t bytes_sent;
+  uint64_t gets_without_copy;
+  uint64_t gets_copied;
+  uint64_t puts_without_copy;
 } verbena_statistics;
 
 /// `size` is sizeof *statistics; members that this library does not have are 0.
