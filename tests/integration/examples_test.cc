@@ -54,16 +54,14 @@ TEST_P(ExamplesTest, NoServer) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ExamplesTest,
-    ::testing::Values(Example{"packages", "2 of 2 records",
-                              "Package: a\nVersion: 1\n\nPackage: b\nVersion: 2\n"},
-                      Example{"hello", "greeting: hello, fabric", ""},
-                      Example{"hello-c", "greeting: hello, fabric", ""},
-                      Example{"counter", "counted to 1000", ""},
-                      Example{"batch", "1000 prices put and got", ""},
-                      Example{"zero-copy", "a picture of 262144 bytes: 1 put without a copy", ""},
-                      Example{"coroutine", "100 accounts were moved", ""},
-                      Example{"event-loop", "three\n3 lines went to the server and came back",
-                              "one\ntwo\nthree\n"}),
+    ::testing::Values(
+        Example{"packages", "2 of 2 records", "Package: a\nVersion: 1\n\nPackage: b\nVersion: 2\n"},
+        Example{"hello", "greeting: hello, fabric", ""},
+        Example{"hello-c", "greeting: hello, fabric", ""},
+        Example{"counter", "counted to 1000", ""}, Example{"batch", "1000 prices put and got", ""},
+        Example{"zero-copy", "a picture of 262144 bytes: 1 put without a copy", ""},
+        Example{"coroutine", "100 accounts were moved", ""},
+        Example{"event-loop", "3 lines went to the server and came back", "one\ntwo\nthree\n"}),
     [](const auto& instance) {
       std::string name = instance.param.name;
       for (char& c : name) {
