@@ -187,14 +187,11 @@ wire::ValueReference Connection::Impl::ReferenceTo(const Operation& op) {
   return reference;
 }
 
-// False if the value does not lie in memory of the caller's that is registered.
-bool Connection::Impl::PutFromBuffer(Operation& op) {
-  op.registration = registrations_->Find(std::as_bytes(std::span(op.value)));
-  if (op.registration == nullptr) return false;
+// The server READs the value where it lies.
+void Connection::Impl::PutFromBuffer(Operation& op) {
   ++stats_.puts_without_copy;
   requests_.AddByReference(op.slot, op.request, op.key, static_cast<uint32_t>(op.value.size()),
                            ReferenceTo(op));
-  return true;
 }
 
 absl::StatusOr<Buffer> Connection::RegisterBuffer(std::span<std::byte> memory) {

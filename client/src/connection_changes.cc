@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -176,8 +177,8 @@ void Connection::Impl::StartPut(Operation& op, const wire::OperationHeader& head
   op.request = header;
   op.key = key;
   op.value = value;
-  if (PutFromBuffer(op)) return;
-  // The next flush gets it a buffer; if that fails its callback must not run in here.
+  op.registration = registrations_->Find(std::as_bytes(std::span(value)));
+  // The next flush sends it or gets it a buffer; if that fails its callback must not run in here.
   space_waiters_.Push(&op);
   space_freed_ = true;
 }
@@ -267,6 +268,10 @@ absl::StatusOr<std::string> Connection::Impl::Info() {
 
 // Gets the operation memory for its large value, now or when some is released.
 void Connection::Impl::GetSpace(Operation& op) {
+  if (op.kind == OperationKind::kPut && op.registration != nullptr) {
+    PutFromBuffer(op);
+    return;
+  }
   if (op.space != nullptr) DropSpace(op);
   const uint64_t bytes = op.kind == OperationKind::kPut ? op.value.size() : op.step.length;
   absl::StatusOr<LargeBuffers::Buffer*> space = large_buffers_.Acquire(bytes);

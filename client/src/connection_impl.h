@@ -241,7 +241,7 @@ class VERBENA_LOCAL Connection::Impl {
   void GatherAgain();
   void EndGetInto(Operation& op, const absl::Status& status, const GetResult& found);
   static wire::ValueReference ReferenceTo(const Operation& op);
-  bool PutFromBuffer(Operation& op);
+  void PutFromBuffer(Operation& op);
 
   // Scans.
   absl::StatusOr<std::shared_ptr<client::ScanRun>> MakeScan(const ScanRange& range, size_t limit,

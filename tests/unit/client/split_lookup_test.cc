@@ -182,5 +182,32 @@ TEST_F(SplitLookupTest, WhileTheValueChanges) {
   }
 }
 
+// Whatever the slice holds: every lookup ends, and no READ leaves the slice, the sink or the
+// target.
+TEST_F(SplitLookupTest, WhateverTheSliceHolds) {
+  Open(16 << 20);
+  constexpr int kKeys = 40;
+  for (int i = 0; i < kKeys; ++i) {
+    ASSERT_NO_FATAL_FAILURE(Put(Key(i), Bytes(static_cast<size_t>(i * i * i * 4), 1)));
+  }
+  const std::span<const uint8_t> slice = store_->region().bytes();
+  std::vector<uint8_t> copy(slice.begin(), slice.end());
+  std::mt19937_64 random(11);
+  SplitReader reader(copy, Shape());
+  for (int round = 0; round < 2000; ++round) {
+    const std::string key = Key(static_cast<int>(random() % kKeys));
+    // Of the item: its header's check, version, lengths or flags; or of its slot.
+    const uint64_t item = SlotOf(key).offset();
+    const uint64_t at = random() % 4 == 0 ? BucketOf(key) + random() % layout::kBucketSize
+                                          : item + random() % sizeof(layout::ItemHeader);
+    const uint8_t before = copy[at];
+    copy[at] = static_cast<uint8_t>(random());
+    const Lookup::Action action = reader.Get(key, random() % 400'000);
+    EXPECT_TRUE(action == Lookup::Action::kFound || action == Lookup::Action::kAbsent ||
+                action == Lookup::Action::kTooSmall || action == Lookup::Action::kAskServer);
+    copy[at] = before;
+  }
+}
+
 }  // namespace
 }  // namespace verbena::client
