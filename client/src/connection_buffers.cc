@@ -32,6 +32,12 @@ void Buffer::Reset() {
 
 absl::StatusOr<Buffer> Connection::Impl::RegisterBuffer(std::span<std::byte> memory) {
   if (!dead_.ok()) return dead_;
+  // Without a connection there is no device to register it with.
+  if (!endpoint_->pd().valid()) {
+    return absl::UnavailableError(
+        "a buffer can be registered only while there is a connection; it was lost: try again when "
+        "another has been made");
+  }
   absl::StatusOr<std::shared_ptr<Registration>> registration =
       registrations_->Add(*endpoint_, memory);
   if (!registration.ok()) return verbs::WithoutErrno(registration.status());
