@@ -123,7 +123,9 @@ TEST_F(AcceptTest, TheConnectionIsDescribedAsTheDeviceHasIt) {
   ASSERT_TRUE(Run().ok());
   const std::string start = absl::StrCat("QP ", qp_.number(), ": ");
   EXPECT_EQ(DescribeConnection(id_, qp_),
-            start + "tos 104, ack_timeout 15, retry_count 5, rnr_timer 14, READs 3 out, 7 in");
+            start +
+                "tos 104, ack_timeout 15, retry_count 5, rnr_timer 14, READs 3 out, 7 in, "
+                "GID index 0");
   for (const int bit : {IBV_QP_AV, IBV_QP_TIMEOUT, IBV_QP_RETRY_CNT, IBV_QP_MIN_RNR_TIMER,
                         IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MAX_DEST_RD_ATOMIC}) {
     EXPECT_NE(api_.query_mask & bit, 0) << bit;
