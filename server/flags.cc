@@ -67,6 +67,9 @@ DEFINE_bool(huge_pages, true, "use huge pages for the region where the machine g
 DEFINE_double(
     drain_seconds, 5,
     "how long SIGTERM waits for requests under way before clients are cut off, 0 to 3600");
+DEFINE_string(session_linger, "60s",
+              "how long a client that has lost its connection may come back and have its changes "
+              "answered that were not: 0s to 24h");
 DEFINE_string(log_level, "info", "trace, debug, info, warn, error or off");
 DEFINE_string(port_file, "", "file to write the bound ADDR:PORT to when the server is ready");
 DECLARE_bool(help);
@@ -94,10 +97,11 @@ Flags:
 )";
 
 constexpr const char* kShown[] = {
-    "listen",        "fabric",      "memory",          "workers",        "window",
-    "srq_depth",     "srq",         "max_connections", "max_value_size", "eviction",
-    "ordered_index", "expiry_tick", "compaction_rate", "poll_us",        "huge_pages",
-    "drain_seconds", "log_level",   "port_file"};
+    "listen",          "fabric",    "memory",        "workers",
+    "window",          "srq_depth", "srq",           "max_connections",
+    "max_value_size",  "eviction",  "ordered_index", "expiry_tick",
+    "compaction_rate", "poll_us",   "huge_pages",    "drain_seconds",
+    "session_linger",  "log_level", "port_file"};
 
 void PrintHelp() {
   std::fputs(kIntroduction, stdout);
@@ -134,13 +138,15 @@ absl::StatusOr<FabricChoice> FabricFlag() {
   return OutOfRange("fabric", FLAGS_fabric, "auto, verbs or soft");
 }
 
-absl::StatusOr<int64_t> ExpiryTickFlag() {
-  absl::Duration tick;
-  if (!absl::ParseDuration(FLAGS_expiry_tick, &tick) ||
-      tick < absl::Nanoseconds(kMinExpiryTickNs) || tick > absl::Nanoseconds(kMaxExpiryTickNs)) {
-    return OutOfRange("expiry_tick", FLAGS_expiry_tick, "1ms to 60s, a number and ms or s");
+// Nanoseconds.
+absl::StatusOr<int64_t> DurationFlag(const char* flag, const std::string& text, int64_t least,
+                                     int64_t most, std::string_view range) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(text, &duration) || duration < absl::Nanoseconds(least) ||
+      duration > absl::Nanoseconds(most)) {
+    return OutOfRange(flag, text, range);
   }
-  return absl::ToInt64Nanoseconds(tick);
+  return absl::ToInt64Nanoseconds(duration);
 }
 
 absl::Status CheckNumbers() {
@@ -224,7 +230,12 @@ absl::StatusOr<CommandLine> ParseCommandLine(int* argc, char*** argv) {
       SizeFlag("compaction_rate", FLAGS_compaction_rate, 0, kMaxCompactionRate));
   line.config.evict = FLAGS_eviction != "none";
   line.config.ordered_index = FLAGS_ordered_index == "on";
-  VERBENA_ASSIGN_OR_RETURN(line.config.expiry_tick_ns, ExpiryTickFlag());
+  VERBENA_ASSIGN_OR_RETURN(line.config.expiry_tick_ns,
+                           DurationFlag("expiry_tick", FLAGS_expiry_tick, kMinExpiryTickNs,
+                                        kMaxExpiryTickNs, "1ms to 60s, a number and ms or s"));
+  VERBENA_ASSIGN_OR_RETURN(line.config.sessions.linger_ns,
+                           DurationFlag("session_linger", FLAGS_session_linger, 0,
+                                        kMaxSessionLingerNs, "0s to 24h, a number and ms, s or h"));
   VERBENA_ASSIGN_OR_RETURN(line.config.connect, verbs::ConnectOptionsFromFlags());
   line.config.poll_us = FLAGS_poll_us;
   line.config.queues = {.workers = FLAGS_workers,

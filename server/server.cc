@@ -101,7 +101,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
                                        .queues = config.queues,
                                        .connect = config.connect,
                                        .poll_ns = config.poll_us * 1000,
-                                       .silence_seconds = config.silence_seconds};
+                                       .silence_seconds = config.silence_seconds,
+                                       .sessions = config.sessions};
   // Before the memory is taken, which can be slow.
   if (const absl::Status status = net::Network::TryBind(options); !status.ok()) {
     return Explain(status, config.listen);

@@ -40,6 +40,7 @@ struct ServerConfig {
   verbs::ConnectOptions connect;
   int64_t poll_us = 50;
   uint32_t silence_seconds = 10;
+  net::SessionLimits sessions;
   // Instead of `fabric`, for tests: these tables.
   std::vector<net::Fabric> fabrics;
 };
@@ -51,6 +52,7 @@ inline constexpr uint64_t kMaxCompactionRate = uint64_t{1} << 40;
 inline constexpr int64_t kMaxPollUs = 1'000'000;
 inline constexpr int64_t kMinExpiryTickNs = 1'000'000;
 inline constexpr int64_t kMaxExpiryTickNs = 60'000'000'000;
+inline constexpr int64_t kMaxSessionLingerNs = int64_t{24} * 3600 * 1'000'000'000;
 
 class Server {
  public:

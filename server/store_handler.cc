@@ -200,7 +200,10 @@ net::Change StoreHandler::Add(int worker, const wire::Operation& operation) {
       store_.Add(worker, operation.key, summand, ConditionOf(operation.header));
   if (!added.ok()) return Failed(added.status(), operation.key);
   net::Change change = ChangeOf(*added);
-  if (change.code == ResultCode::kOk) change.text = absl::StrCat(added->number);
+  if (change.code == ResultCode::kOk) {
+    change.number = added->number;
+    change.text = absl::StrCat(added->number);
+  }
   return change;
 }
 

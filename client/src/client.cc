@@ -44,6 +44,7 @@ constexpr uint64_t ConnectionStats::*kCounters[] = {
     &ConnectionStats::gets_without_copy,
     &ConnectionStats::gets_copied,
     &ConnectionStats::puts_without_copy,
+    &ConnectionStats::reconnects,
 };
 static_assert(std::size(kCounters) * sizeof(uint64_t) == sizeof(ConnectionStats));
 

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "client/src/causes.h"
 #include "client/src/connection_impl.h"
-#include "common/verbs/errors.h"
 
 namespace verbena {
 
@@ -19,14 +19,19 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(std::string_view
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(
     std::string_view server, const Options& options, std::shared_ptr<client::SharedCache> cache) {
   absl::StatusOr<std::unique_ptr<Impl>> impl = Impl::Connect(server, options, std::move(cache));
-  if (!impl.ok()) return verbs::WithoutErrno(impl.status());
+  if (!impl.ok()) return client::ForUsers(impl.status());
   return std::unique_ptr<Connection>(new Connection(*std::move(impl)));
 }
 
 Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-// In a callback the call that runs it still needs what is behind the connection.
+// In a callback the call that runs it still needs what is behind the connection. In the child of a
+// fork everything behind it is the parent's, and stays as it is.
 Connection::~Connection() {
+  if (impl_->forked()) {
+    [[maybe_unused]] Impl* const left = impl_.release();
+    return;
+  }
   impl_->Close();
   if (impl_->in_callback()) impl_.release()->Orphan();
 }

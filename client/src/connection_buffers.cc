@@ -99,6 +99,7 @@ void Connection::Impl::StartGetInto(Operation& op) {
     Ask(op);
     return;
   }
+  if (!up_) return;  // it begins when there is a connection again
   if (endpoint_->scatters_reads()) {
     op.lookup.SplitInto({reinterpret_cast<uint8_t*>(op.into.data()),
                          op.into.size()});  // its bytes, as the lookup has them
@@ -185,7 +186,8 @@ wire::ValueReference Connection::Impl::ReferenceTo(const Operation& op) {
   wire::ValueReference reference{};
   if (op.registration != nullptr) {
     reference.address = verbs::AddressOf(op.value.data());
-    reference.rkey = op.registration->region.rkey();
+    // Without a connection it gets its key with the next one.
+    if (op.registration->region.valid()) reference.rkey = op.registration->region.rkey();
   } else {
     reference.address = verbs::AddressOf(op.space->bytes().data());
     reference.rkey = op.space->region.rkey();

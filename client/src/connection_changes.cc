@@ -18,32 +18,6 @@ namespace verbena {
 
 using client::LargeBuffers;
 
-Connection::Impl::Impl(std::unique_ptr<Endpoint> endpoint, std::unique_ptr<client::Waiter> waiter,
-                       const Options& options, std::shared_ptr<client::SharedCache> cache)
-    : options_(options),
-      waiter_(std::move(waiter)),
-      endpoint_(std::move(endpoint)),
-      large_buffers_(*endpoint_, kLargeBufferBytes),
-      pool_(options.depth),
-      requests_(*endpoint_, RequestSlots(options.depth)),
-      keys_(new char[kKeyStride * client::OperationPool::SlotsFor(options.depth)]),
-      shared_cache_(std::move(cache)),
-      not_found_(absl::NotFoundError("no such key")),
-      starts_(options.depth),
-      reads_(options.depth),
-      space_waiters_(options.depth),
-      lkey_(endpoint_->lkey()) {
-  sync_room_ = options.depth;
-  pool_.ForEachSlot([this](Operation& op) {
-    op.sink = endpoint_->sink(op.slot);
-    op.key_memory = keys_.get() + kKeyStride * op.slot;
-  });
-  for (uint32_t i = 0; i < kReadList; ++i) {
-    read_list_[i] = verbs::MakeRead(0, &read_sges_[size_t{2} * i], 0, 0);
-    read_list_[i].next = i + 1 < kReadList ? &read_list_[i + 1] : nullptr;
-  }
-}
-
 absl::Status Connection::Impl::CheckValue(std::string_view value) const {
   if (value.size() <= limits_.max_value_size) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

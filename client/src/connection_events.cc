@@ -30,11 +30,13 @@ int Connection::Impl::PollAndArm() {
   bool quiet = false;
   for (int round = 0; round < kMostRounds && !quiet && dead_.ok(); ++round) {
     const uint64_t callbacks = callbacks_;
-    const bool busy = PollOnce() != 0 || callbacks_ != callbacks;
+    const bool was_up = up_;
+    const bool busy = PollOnce() != 0 || callbacks_ != callbacks || up_ != was_up;
     if (busy) {
       armed = false;
     } else if (!std::exchange(armed, true)) {
-      if (absl::Status status = endpoint_->Arm(); !status.ok()) Fail(std::move(status));
+      if (!up_) continue;
+      if (absl::Status status = endpoint_->Arm(); !status.ok()) Lose(std::move(status));
     } else {
       quiet = true;
     }
@@ -43,8 +45,8 @@ int Connection::Impl::PollAndArm() {
   Maintain(MonotonicNanos());
   if (!dead_.ok()) {
     PollOnce();
-  } else if (quiet) {
-    waiter_->WakeAt(EarliestDeadline());
+  } else if (quiet && (up_ || prepared_)) {
+    waiter_->WakeAt(NextTime());
   } else {
     waiter_->Wake();
   }

@@ -312,7 +312,7 @@ void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
 // flight than negotiated, nor more than the send queue holds.
 [[gnu::always_inline]] inline void Connection::Impl::PostReads() {
   uint32_t count = kReadList;
-  while (count == kReadList && dead_.ok()) {
+  while (count == kReadList && up_) {
     const uint32_t room =
         std::min({kReadList, endpoint_->read_depth() - reads_in_flight_, endpoint_->send_room()});
     count = 0;
@@ -350,7 +350,7 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
   ++stats_.doorbells;
   stats_.reads += count;
   if (error != 0) {
-    Fail(verbs::ErrnoStatus(error, "ibv_post_send", absl::StrCat(count, " READs")));
+    Lose(verbs::ErrnoStatus(error, "ibv_post_send", absl::StrCat(count, " READs")));
   }
 }
 
@@ -363,27 +363,27 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
 [[gnu::always_inline]] inline void Connection::Impl::OnReadCompletion(const WrId& id) {
   Operation* const op = pool_.Find(id.ref);
   if (op == nullptr) {
-    Fail(absl::InternalError("a READ has completed that nobody waits for"));
+    Lose(absl::InternalError("a READ has completed that nobody waits for"));
     return;
   }
   --reads_in_flight_;
   endpoint_->Retire(op->post_numbers[op->reads_completed++ % op->post_numbers.size()]);
   if (op->kind == OperationKind::kGet) {
     Act(*op, op->lookup.OnRead(*context_));
-  } else if (op->kind == OperationKind::kTake || op->kind == OperationKind::kScanGet) {
-    ActOtherwise(*op, op->lookup.OnRead(*context_));
   } else if (op->kind == OperationKind::kGetInto) {
     ActOtherwise(
         *op, op->lookup.split() ? op->lookup.OnSplitRead(*context_) : op->lookup.OnRead(*context_));
-  } else {
+  } else if (op->kind == OperationKind::kRawRead) {
     FinishCall(*op, absl::OkStatus(), {});
+  } else {
+    ActOtherwise(*op, op->lookup.OnRead(*context_));
   }
 }
 
 int Connection::Impl::PollOnce() {
   if (client::CheapTicks() >= next_look_) Maintain(MonotonicNanos());
   int count = 0;
-  if (dead_.ok()) {
+  if (up_) {
     Flush();
     std::array<ibv_wc, kPollBatch> completions;
     count = verbs::Poll(endpoint_->cq(), completions);
@@ -395,14 +395,14 @@ int Connection::Impl::PollOnce() {
         OnReadCompletion(id);
       } else {
         OnOtherCompletion(wc);
-        if (!dead_.ok()) break;
+        if (!up_) break;
       }
     }
-    if (count < 0) Fail(absl::InternalError("the completion queue has failed (overrun)"));
+    if (count < 0) Lose(absl::InternalError("the completion queue has failed (overrun)"));
     // A caller that has its value may not come back for long, and the server keeps the pin.
-    if (std::exchange(release_due_, false) && dead_.ok()) FlushRequests();
+    if (std::exchange(release_due_, false) && up_) FlushRequests();
   }
-  if (!dead_.ok()) Bury();
+  if (!up_) Recover();
   return count;
 }
 

@@ -4,8 +4,9 @@
 // connection_takes.cc (get-and-delete), connection_batches.cc (several operations at once),
 // connection_preload.cc (the index READ as a whole),
 // connection_pins.cc (items that the server keeps), connection_scans.cc (scans, times to live,
-// reports of reads), connection_poll.cc (messages, waiting, deadlines, the end) and
-// connection_events.cc (within an event loop of the caller's).
+// reports of reads), connection_poll.cc (messages, waiting, deadlines, the end),
+// connection_recovery.cc (lost connections) and connection_events.cc (within an event loop of the
+// caller's).
 #pragma once
 
 #include <algorithm>
@@ -29,6 +30,8 @@
 #include "client/src/large_buffers.h"
 #include "client/src/lookup.h"
 #include "client/src/operation.h"
+#include "client/src/process_forks.h"
+#include "client/src/reconnector.h"
 #include "client/src/registrations.h"
 #include "client/src/request_queue.h"
 #include "client/src/shared_cache.h"
@@ -39,7 +42,7 @@
 
 namespace verbena {
 
-class VERBENA_LOCAL Connection::Impl {
+class VERBENA_LOCAL Connection::Impl : private client::ForkObserver {
   friend class client::RawReads;
 
  public:
@@ -130,6 +133,10 @@ class VERBENA_LOCAL Connection::Impl {
 
   size_t in_flight() const { return pool_.used(); }
   absl::Status status() const { return dead_; }
+  // OK, or why there is no connection at the moment.
+  absl::Status lost() const { return up_ ? absl::OkStatus() : loss_; }
+  const client::Dialling& dialling() const { return dialling_; }
+  bool forked() const { return forked_; }
   const Endpoint& endpoint() const { return *endpoint_; }
   uint32_t region_rkey() const { return read_list_.front().wr.rdma.rkey; }
   uint64_t slice_size() const { return context_->shape.size; }
@@ -171,18 +178,17 @@ class VERBENA_LOCAL Connection::Impl {
     int64_t sleep_at = 0;  // 0: not decided yet
   };
 
-  Impl(std::unique_ptr<Endpoint> endpoint, std::unique_ptr<client::Waiter> waiter,
-       const Options& options, std::shared_ptr<client::SharedCache> cache);
+  Impl(client::Connected connected, std::unique_ptr<client::Waiter> waiter,
+       const client::Dialling& dialling, const Options& options,
+       std::shared_ptr<client::SharedCache> cache);
 
   // Setup.
-  absl::Status Greet(int64_t deadline);
-  absl::Status TakeWelcome(const wire::Welcome& welcome);
-  absl::Status OpenSlice(const wire::Welcome& welcome);
+  void TakeGreeting(const client::Greeting& greeting);
+  // With Options::preload, unless somebody has done so.
+  absl::Status PreloadOnce(int64_t deadline);
   absl::Status Preload();
   absl::Status ReadPieces(const std::vector<uint64_t>& offsets, uint32_t length,
                           const std::function<void(size_t number, const uint8_t* bytes)>& take);
-  // READs `length` bytes, at most a sink's block; the bytes stay until the next operation.
-  absl::StatusOr<const uint8_t*> ReadRaw(uint64_t offset, uint32_t length);
 
   // Operations.
   absl::Status CheckKey(std::string_view key) const {
@@ -331,6 +337,9 @@ class VERBENA_LOCAL Connection::Impl {
     return std::clamp<int64_t>(timeout_ns / 16, 100'000, 5'000'000);
   }
   int64_t EarliestDeadline();
+  // When there is something to do at the latest, though nothing comes.
+  int64_t NextTime();
+  void StopWatching();
   // The connection is dead from here on; what is in flight is failed by FailOperations.
   void Fail(absl::Status why);
   void FailOperations();
@@ -338,8 +347,33 @@ class VERBENA_LOCAL Connection::Impl {
   void Bury();
   absl::Status StatusFor(const Operation& op) const;
 
+  // Lost connections. Nothing is sent or received from here on, until another is made or the
+  // connection is dead, if it cannot be.
+  void Lose(absl::Status why);
+  // What there is to do without a connection; never blocks.
+  void Recover();
+  // Nothing of the lost endpoint is used any more; what is in flight is ready to begin again.
+  void PrepareAgain();
+  void ForgetServersSide();
+  void MarkAsked();
+  void TryAgain();
+  void OnAttemptFailed(const absl::Status& status);
+  void Resume(client::Connected connected);
+  void GiveUpUnknownChanges(std::vector<verbs::SlotRef>* unknown);
+  void RestartGets();
+  void FailLate();
+  absl::Status LateStatus(const Operation& op) const;
+  // With what is known of the outcome.
+  static absl::Status WithOutcome(const Operation& op, const absl::Status& status);
+  static bool IsChange(const Operation& op);
+  static bool IsGetting(const Operation& op);
+  void SleepWithout(int64_t deadline);
+  void OnForkInChild() override;
+
   Options options_;
+  const client::Dialling dialling_;
   std::unique_ptr<client::Waiter> waiter_;
+  // While there is no connection: the last one's, without anything of its device.
   std::unique_ptr<Endpoint> endpoint_;
   client::LargeBuffers large_buffers_;
   const std::shared_ptr<client::Registrations> registrations_ =
@@ -355,15 +389,24 @@ class VERBENA_LOCAL Connection::Impl {
   uint32_t touch_countdown_ = kTouchEvery;  // GETs until the next one that is noted
   uint64_t touch_random_ = 1;
   std::vector<uint64_t> touches_;
-  int64_t timeout_ns_ = 0;  // of an operation
+  int64_t timeout_ns_;  // of an operation
 
-  absl::Status dead_;
+  bool up_ = true;     // there is a connection
+  absl::Status dead_;  // why there never will be one again
   bool cancelled_ = false;
   bool in_callback_ = false;
   bool orphaned_ = false;  // nobody has the object any more
   // A synchronous call begins at once while fewer operations than this are in flight: the depth, or
   // 0 in a callback and when the connection is dead.
   uint32_t sync_room_ = 0;
+  bool forked_ = false;           // this is a child of the process that has the connection
+  absl::Status loss_;             // why the last connection was lost
+  absl::Status attempt_failure_;  // of the last attempt to make another since then
+  bool prepared_ = true;          // PrepareAgain has been called since
+  bool late_ = false;             // operations with Operation::late are to be failed
+  int64_t next_attempt_ = 0;      // MonotonicNanos()
+  uint64_t finished_before_ = 0;  // operations, when the connection was made
+  client::BackOff back_off_;
   const absl::Status not_found_;  // made once, since a text needs memory
 
   client::FixedRing<Operation*> starts_;         // lookups not yet begun
@@ -390,6 +433,7 @@ class VERBENA_LOCAL Connection::Impl {
   int calls_ = 0;                  // that it is in
 #endif
   mutable ConnectionStats stats_;
+  client::Reconnector reconnector_;  // destroyed first: its thread ends
 };
 
 // Stands around every public call that runs no callback. With assertions on, a second thread that

@@ -16,7 +16,7 @@ void Connection::Impl::TakePin(Operation& op, uint64_t pin) {
 // With the connection the server lets go of all.
 void Connection::Impl::DropPin(Operation& op) {
   const uint64_t pin = std::exchange(op.pin, 0);
-  if (!dead_.ok()) return;
+  if (!up_) return;
   releases_.push_back(pin);
   if (!release_sent_) SendRelease();
 }

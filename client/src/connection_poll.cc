@@ -12,18 +12,12 @@ namespace verbena {
 namespace {
 
 using client::RequestKind;
-using client::Waiter;
 using client::WrId;
 
 // How often the connection manager is asked whether the server is gone (a system call).
 constexpr int64_t kEventInterval = 10'000'000;
 // Polls in vain between two looks at the clock while a call waits.
 constexpr uint32_t kPollsPerLook = 32;
-
-std::string_view WhatRead(client::OperationKind kind) {
-  return kind == client::OperationKind::kRawRead ? "a READ of the region's header or directory"
-                                                 : "a READ of the region";
-}
 
 }  // namespace
 
@@ -35,6 +29,7 @@ Connection::Impl::~Impl() {
 // In a callback the verbs objects stay until the call that runs it ends, since that one still uses
 // them; the operations end now, with their callbacks.
 void Connection::Impl::Close() {
+  if (forked_) return;
   const bool nested = in_callback_;
   if (dead_.ok()) cancelled_ = true;
   Fail(absl::CancelledError("the connection was closed"));
@@ -46,15 +41,16 @@ void Connection::Impl::Close() {
 
 void Connection::Impl::FlushRequests() {
   absl::Status status = requests_.Flush();
-  if (!status.ok()) Fail(std::move(status));
+  if (!status.ok()) Lose(std::move(status));
 }
 
 // Anything but a READ that has succeeded.
 void Connection::Impl::OnOtherCompletion(const ibv_wc& wc) {
   const WrId id(wc.wr_id);
   if (wc.status != IBV_WC_SUCCESS) {
-    const Operation* const op = id.kind == RequestKind::kRead ? pool_.Find(id.ref) : nullptr;
-    Fail(verbs::WcError(wc, op != nullptr ? WhatRead(op->kind) : "a request"));
+    Lose(verbs::WcError(
+        wc, absl::StrCat(id.kind == RequestKind::kRead ? "a READ of the region of" : "a request to",
+                         " the server at ", endpoint_->server())));
     return;
   }
   if (id.kind == RequestKind::kSend) endpoint_->Retire(Endpoint::SendNumber(id));
@@ -78,12 +74,12 @@ void Connection::Impl::OnReceive(uint32_t buffer, uint32_t length) {
                                   }
                                 });
   if (!status.ok()) {
-    Fail(absl::InternalError(
+    Lose(absl::InternalError(
         absl::StrCat("the server's message makes no sense: ", status.message())));
     return;
   }
   const int error = endpoint_->PostReceive(buffer);
-  if (error != 0) Fail(verbs::ErrnoStatus(error, "ibv_post_recv", {}));
+  if (error != 0) Lose(verbs::ErrnoStatus(error, "ibv_post_recv", {}));
 }
 
 int Connection::Impl::Wait(std::chrono::nanoseconds timeout) {
@@ -121,16 +117,20 @@ bool Connection::Impl::Turn(Spin& spin, int64_t deadline) {
 
 // Arm, poll once more, sleep: a completion between the last poll and the arming is not missed.
 void Connection::Impl::SleepUntil(int64_t deadline) {
-  absl::Status status = endpoint_->Arm();
-  if (!status.ok()) {
-    Fail(std::move(status));
+  if (!up_) {
+    SleepWithout(deadline);
     return;
   }
-  if (PollOnce() != 0 || !dead_.ok()) return;
+  absl::Status status = endpoint_->Arm();
+  if (!status.ok()) {
+    Lose(std::move(status));
+    return;
+  }
+  if (PollOnce() != 0 || !up_) return;
   last_scan_ = 0;
   Maintain(MonotonicNanos());
-  if (!dead_.ok()) return;
-  if (endpoint_->Sleep(*waiter_, std::min(deadline, EarliestDeadline()))) last_events_ = 0;
+  if (!up_) return;
+  if (endpoint_->Sleep(*waiter_, std::min(deadline, NextTime()))) last_events_ = 0;
   last_scan_ = 0;
   Maintain(MonotonicNanos());
 }
@@ -138,10 +138,10 @@ void Connection::Impl::SleepUntil(int64_t deadline) {
 void Connection::Impl::Maintain(int64_t now) {
   next_look_ = client::CheapTicks() + client::kTicksPerLook;
   if (!dead_.ok()) return;
-  if (now - last_events_ >= kEventInterval) {
+  if (up_ && now - last_events_ >= kEventInterval) {
     last_events_ = now;
     absl::Status status = endpoint_->CheckEvents();
-    if (!status.ok()) Fail(std::move(status));
+    if (!status.ok()) Lose(std::move(status));
   }
   if (now - last_scan_ >= scan_interval_ns_) {
     last_scan_ = now;
@@ -166,9 +166,11 @@ void Connection::Impl::ScanDeadlines(int64_t now) {
     late_before_ = late;
     return;
   }
-  Fail(absl::DeadlineExceededError(
+  // An adapter may still write to the memory of one that is late, so the connection ends with it.
+  Lose(absl::DeadlineExceededError(
       absl::StrCat("no answer from the server at ", endpoint_->server(), " within ",
                    allowed / 1'000'000, " ms; the connection is given up")));
+  late_ = true;
 }
 
 int64_t Connection::Impl::EarliestDeadline() {
@@ -179,29 +181,9 @@ int64_t Connection::Impl::EarliestDeadline() {
   return earliest;
 }
 
-void Connection::Impl::Fail(absl::Status why) {
-  if (!dead_.ok()) return;
-  sync_room_ = 0;
-  switch (why.code()) {
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kCancelled:
-    case absl::StatusCode::kInternal:
-      dead_ = verbs::WithoutErrno(std::move(why));
-      break;
-    default:
-      // A verb that fails on a broken connection may do so with any errno; none of them is about
-      // what the caller has asked for.
-      dead_ = absl::UnavailableError(why.message());
-  }
-  endpoint_->Break();
-}
-
 void Connection::Impl::Bury() {
   if (pool_.used() != 0) FailOperations();
-  for (const auto source : {Waiter::Source::kCompletions, Waiter::Source::kEvents}) {
-    waiter_->Watch(source, -1).IgnoreError();  // taking one out does not fail
-  }
+  StopWatching();
   // Nothing is used any more. A device cannot be removed as long as somebody holds objects of it.
   endpoint_->ReleaseQueues();
   large_buffers_.Clear();
@@ -221,7 +203,8 @@ void Connection::Impl::FailOperations() {
   reads_.Clear();
   space_waiters_.Clear();
   reads_in_flight_ = 0;
-  pool_.ForEach([this](Operation& op) { FinishWithError(op, StatusFor(op)); });
+  MarkAsked();
+  pool_.ForEach([this](Operation& op) { FinishWithError(op, WithOutcome(op, StatusFor(op))); });
 }
 
 }  // namespace verbena

@@ -305,7 +305,7 @@ void Connection::Impl::NoteTouch(layout::KeyHash hash) {
   touch_countdown_ = 1 + static_cast<uint32_t>(touch_random_ % (2 * kTouchEvery - 1));
   if (!touches_wanted_) return;
   if (touches_.size() < kTouchesInReport) touches_.push_back(hash.bits);
-  if (touches_.size() < kTouchesInReport || !dead_.ok()) return;
+  if (touches_.size() < kTouchesInReport || !up_) return;
   Operation* const op = pool_.AcquireExtra(OperationKind::kTouch);
   if (op == nullptr) return;
   requests_.Add(

@@ -12,15 +12,15 @@
 #include "common/base/macros.h"
 #include "common/base/net_address.h"
 #include "common/base/text.h"
+#include "common/layout/directory.h"
 #include "common/layout/item.h"
 #include "common/verbs/conn_param.h"
+#include "common/verbs/data_path.h"
 
 namespace verbena {
 namespace {
 
 constexpr uint32_t kMaxDepth = 1024;
-// A directory of at most this many bytes is READ whole on connecting.
-constexpr uint64_t kEagerDirectory = 64 * 1024;
 
 absl::StatusOr<verbs::ConnectOptions> CheckConnectOptions(const Options& options) {
   verbs::ConnectOptions checked;
@@ -78,123 +78,106 @@ absl::StatusOr<std::unique_ptr<Connection::Impl>> Connection::Impl::Connect(
         absl::StrCat("\"", ToAbsl(server), "\" has port 0; a server's port is 1 to 65535"));
   }
   endpoint_options.operations = RequestSlots(options.depth);
-  endpoint_options.deadline = MonotonicNanos() + Nanos(options.connect_timeout);
+  const int64_t deadline = MonotonicNanos() + Nanos(options.connect_timeout);
   VERBENA_ASSIGN_OR_RETURN(endpoint_options.session, RandomSession());
   VERBENA_ASSIGN_OR_RETURN(
       const client::FabricChoice fabric,
       client::ChooseFabric(options.fabric, endpoint_options.server, options.connect_timeout));
   VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<client::Waiter> waiter, client::Waiter::Create());
-  absl::StatusOr<std::unique_ptr<Endpoint>> endpoint =
-      Endpoint::Connect(*fabric.api, endpoint_options);
-  if (absl::IsUnavailable(endpoint.status()) && !fabric.why_not_verbs.empty()) {
+  client::Dialling dialling;
+  dialling.api = fabric.api;
+  dialling.endpoint = endpoint_options;
+  dialling.greet.operations = options.reconnect ? RequestSlots(options.depth) : 0;
+  dialling.greet.want_directory = options.one_sided_reads && !options.preload;
+  absl::StatusOr<client::Connected> connected =
+      client::Dial(dialling, deadline, /*cancelled=*/nullptr);
+  if (absl::IsUnavailable(connected.status()) && !fabric.why_not_verbs.empty()) {
     return absl::UnavailableError(
-        absl::StrCat(endpoint.status().message(), " (Fabric verbs: ", fabric.why_not_verbs, ".)"));
+        absl::StrCat(connected.status().message(), " (Fabric verbs: ", fabric.why_not_verbs, ".)"));
   }
-  VERBENA_RETURN_IF_ERROR(endpoint.status());
-  VERBENA_RETURN_IF_ERROR((*endpoint)->WatchedBy(*waiter));
+  VERBENA_RETURN_IF_ERROR(connected.status());
+  VERBENA_RETURN_IF_ERROR(connected->endpoint->WatchedBy(*waiter));
   if (cache == nullptr) {
     cache =
         std::make_shared<client::SharedCache>(options.one_sided_reads ? options.cache_bytes : 0);
   }
   std::unique_ptr<Impl> impl(
-      new Impl(*std::move(endpoint), std::move(waiter), options, std::move(cache)));
-  VERBENA_RETURN_IF_ERROR(impl->Greet(endpoint_options.deadline));
+      new Impl(*std::move(connected), std::move(waiter), dialling, options, std::move(cache)));
+  VERBENA_RETURN_IF_ERROR(impl->PreloadOnce(deadline));
   return impl;
 }
 
-// Says hello, learns where the slice is, reads its header and directory.
-absl::Status Connection::Impl::Greet(int64_t deadline) {
+// Within what is left of the time for connecting.
+absl::Status Connection::Impl::PreloadOnce(int64_t deadline) {
+  client::IndexCache& index = *context_->index;
+  if (!options_.preload || !options_.one_sided_reads || index.preloaded.exchange(true)) {
+    return absl::OkStatus();
+  }
   timeout_ns_ = std::max<int64_t>(deadline - MonotonicNanos(), 1'000'000);
   scan_interval_ns_ = ScanIntervalFor(timeout_ns_);
-  wire::Hello hello{};
-  hello.receive_size = Endpoint::kMessageBytes;
-  hello.receive_count = endpoint_->receives();
-  std::string answer;
-  SyncCall call;
-  call.value = &answer;
-  VERBENA_RETURN_IF_ERROR(Request(OperationKind::kHello, wire::OpCode::kHello, {},
-                                  {reinterpret_cast<const char*>(&hello), sizeof(hello)}, &call));
-  VERBENA_ASSIGN_OR_RETURN(const wire::Welcome welcome, wire::DecodeWelcome(answer));
-  VERBENA_RETURN_IF_ERROR(TakeWelcome(welcome));
-  VERBENA_RETURN_IF_ERROR(OpenSlice(welcome));
+  absl::Status status = Preload();
   timeout_ns_ = Nanos(options_.operation_timeout);
   scan_interval_ns_ = ScanIntervalFor(timeout_ns_);
-  return absl::OkStatus();
+  // The next one that connects may do better.
+  if (!status.ok()) index.preloaded = false;
+  return status;
 }
 
-absl::Status Connection::Impl::TakeWelcome(const wire::Welcome& welcome) {
-  if (welcome.layout != layout::kLayoutVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the server's slice has layout version ", welcome.layout,
-                     ", this client reads version ", layout::kLayoutVersion));
+Connection::Impl::Impl(client::Connected connected, std::unique_ptr<client::Waiter> waiter,
+                       const client::Dialling& dialling, const Options& options,
+                       std::shared_ptr<client::SharedCache> cache)
+    : options_(options),
+      dialling_(dialling),
+      waiter_(std::move(waiter)),
+      endpoint_(std::move(connected.endpoint)),
+      large_buffers_(*endpoint_, kLargeBufferBytes),
+      pool_(options.depth),
+      requests_(*endpoint_, RequestSlots(options.depth)),
+      keys_(new char[kKeyStride * client::OperationPool::SlotsFor(options.depth)]),
+      shared_cache_(std::move(cache)),
+      timeout_ns_(Nanos(options.operation_timeout)),
+      not_found_(absl::NotFoundError("no such key")),
+      starts_(options.depth),
+      reads_(options.depth),
+      space_waiters_(options.depth),
+      scan_interval_ns_(ScanIntervalFor(timeout_ns_)),
+      reconnector_(dialling_, *waiter_) {
+  sync_room_ = options.depth;
+  pool_.ForEachSlot([this](Operation& op) { op.key_memory = keys_.get() + kKeyStride * op.slot; });
+  for (uint32_t i = 0; i < kReadList; ++i) {
+    read_list_[i] = verbs::MakeRead(0, &read_sges_[size_t{2} * i], 0, 0);
+    read_list_[i].next = i + 1 < kReadList ? &read_list_[i + 1] : nullptr;
   }
-  limits_.max_key_size = std::min<uint32_t>(welcome.max_key_size, layout::kMaxKeySize);
-  limits_.max_value_size = std::min(welcome.max_value_size, layout::kMaxValueSize);
+  TakeGreeting(connected.greeting);
+}
+
+// What a new connection is about: limits, where the slice is, and what of it is known from before.
+void Connection::Impl::TakeGreeting(const client::Greeting& greeting) {
+  const wire::Welcome& welcome = greeting.welcome;
+  limits_ = greeting.limits;
   touches_wanted_ = (welcome.features & wire::kFeatureTouches) != 0;
   if (touches_wanted_) touches_.reserve(kTouchesInReport);
   touch_random_ |= welcome.epoch ^ static_cast<uint64_t>(MonotonicNanos());
-  limits_.window = std::min<uint32_t>(welcome.window, endpoint_->max_requests());
-  requests_.set_max_message(welcome.max_message);
-  // What every message must have room for: an operation on the longest key.
-  const uint32_t fixed = static_cast<uint32_t>(
-      sizeof(wire::RequestHeader) +
-      wire::OperationSize(limits_.max_key_size, sizeof(wire::ValueReference)));
-  if (requests_.max_message() < fixed) {
-    return absl::FailedPreconditionError(absl::StrCat("the server takes messages of ",
-                                                      welcome.max_message,
-                                                      " bytes; a request may need ", fixed));
-  }
-  limits_.eager_limit =
-      std::min(welcome.eager_limit,
-               static_cast<uint32_t>(requests_.max_message() - sizeof(wire::RequestHeader) -
-                                     wire::OperationSize(limits_.max_key_size, 0)));
+  requests_.set_max_message(greeting.max_message);
+  requests_.set_session_operations(welcome.operations);
+  requests_.set_grant(greeting.grant);
+  lkey_ = endpoint_->lkey();
   region_address_ = welcome.region_address;
   for (ibv_send_wr& request : read_list_) request.wr.rdma.rkey = welcome.region_rkey;
-  return absl::OkStatus();
-}
-
-absl::StatusOr<const uint8_t*> Connection::Impl::ReadRaw(uint64_t offset, uint32_t length) {
-  SyncCall call;
-  VERBENA_ASSIGN_OR_RETURN(Operation * op, AcquireSync(OperationKind::kRawRead, &call));
-  uint8_t* const target = op->sink->block.data();
-  op->step = {
-      .action = Lookup::Action::kRead, .length = length, .offset = offset, .target = target};
-  reads_.Push(op);
-  FinishSync(&call);
-  if (!call.status.ok()) return call.status;
-  return target;
-}
-
-absl::Status Connection::Impl::OpenSlice(const wire::Welcome& welcome) {
-  if (welcome.region_size < layout::kRegionHeaderSize) {
-    return absl::InternalError(
-        absl::StrCat("the server's slice has only ", welcome.region_size, " bytes"));
+  pool_.ForEachSlot([this](Operation& op) { op.sink = endpoint_->sink(op.slot); });
+  // Of another server process there are other data, and nothing that is known holds.
+  std::shared_ptr<client::IndexCache> index = shared_cache_->For(greeting.shape);
+  if (!context_.has_value() || context_->index != index) {
+    const client::LookupCounters counters =
+        context_.has_value() ? context_->counters : client::LookupCounters();
+    context_.emplace(std::move(index));
+    context_->counters = counters;
   }
-  VERBENA_ASSIGN_OR_RETURN(const uint8_t* bytes, ReadRaw(0, sizeof(layout::RegionHeader)));
-  layout::RegionHeader header;
-  std::memcpy(&header, bytes, sizeof(header));
-  VERBENA_ASSIGN_OR_RETURN(const client::SliceShape shape,
-                           client::SliceShape::FromHeader(
-                               header, welcome.region_size, welcome.epoch,
-                               layout::ItemSize(limits_.max_key_size, limits_.max_value_size)));
-  context_.emplace(shared_cache_->For(shape));
-  if (!options_.one_sided_reads) return absl::OkStatus();
-  if (options_.preload && !context_->index->preloaded.exchange(true)) {
-    absl::Status status = Preload();
-    // The next one that connects may do better.
-    if (!status.ok()) context_->index->preloaded = false;
-    return status;
+  constexpr size_t kWords = layout::kEntriesPerDirectoryPage;
+  for (size_t at = 0; at + kWords <= greeting.directory.size(); at += kWords) {
+    context_->segments.Learn(at, std::span(greeting.directory).subspan(at, kWords));
   }
-  if (shape.directory_size() > kEagerDirectory) return absl::OkStatus();
-  for (uint64_t at = 0; at < shape.directory_size(); at += layout::kDirectoryPageSize) {
-    VERBENA_ASSIGN_OR_RETURN(const uint8_t* page,
-                             ReadRaw(shape.directory_offset + at, layout::kDirectoryPageSize));
-    std::array<uint64_t, layout::kEntriesPerDirectoryPage> words;
-    std::memcpy(words.data(), page, sizeof(words));
-    context_->segments.Learn(at / sizeof(uint64_t), words);
-    ++context_->counters.directory_reads;
-  }
-  return absl::OkStatus();
+  context_->counters.directory_reads += greeting.reads;
 }
 
 }  // namespace verbena

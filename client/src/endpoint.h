@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cassert>
 #include <cstdint>
 #include <memory>
@@ -43,6 +44,8 @@ struct EndpointOptions {
   // much again a third, and so on: the connection manager itself repeats a lost message only after
   // seconds.
   int64_t patience = 1'000'000'000;  // ns
+  // Gives up (Cancelled) soon after it is set. May be null.
+  const std::atomic<bool>* cancelled = nullptr;
 };
 
 // What has become of an attempt to connect.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/src/causes.h"
 #include "client/src/endpoint.h"
 #include "common/base/clock.h"
 #include "common/base/macros.h"
@@ -27,6 +28,8 @@ using Kind = ConnectAnswer::Kind;
 
 // Attempts that wait at once. Each is repeated by the connection manager too, if slowly.
 constexpr size_t kMostAttempts = 4;
+// How long it sleeps at most before it looks whether it is to give up.
+constexpr int64_t kCancelInterval = 20'000'000;
 
 // Runs `task` in a thread that nobody waits for.
 template <typename Task>
@@ -52,6 +55,9 @@ class Attempts {
 
   absl::StatusOr<std::unique_ptr<Endpoint>> Run() {
     do {
+      if (options_.cancelled != nullptr && options_.cancelled->load()) {
+        return absl::CancelledError("connecting was given up");
+      }
       if (MayBegin() && MonotonicNanos() >= next_) BeginOne();
       if (!refusal_.ok()) return refusal_;
       Wait(MayBegin() ? std::min(next_, options_.deadline) : options_.deadline);
@@ -100,6 +106,7 @@ class Attempts {
   void Wait(int64_t until) {
     pollfd fds[kMostAttempts];
     for (size_t i = 0; i < waiting_.size(); ++i) fds[i] = {waiting_[i]->cm_fd(), POLLIN, 0};
+    if (options_.cancelled != nullptr) until = std::min(until, MonotonicNanos() + kCancelInterval);
     poll(fds, waiting_.size(), MillisUntil(until));
   }
 
@@ -231,19 +238,19 @@ ConnectAnswer Endpoint::Answer() {
 absl::Status Endpoint::OnEstablished(const verbs::CmEvent& event) {
   const absl::StatusOr<wire::AcceptData> accept = wire::DecodeAccept(event.private_data());
   if (!accept.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return Final(absl::FailedPreconditionError(absl::StrCat(
         server_,
-        " accepted the connection, but is no Verbena server: ", accept.status().message()));
+        " accepted the connection, but is no Verbena server: ", accept.status().message())));
   }
   if (accept->protocol != wire::kProtocolVersion) {
-    return absl::FailedPreconditionError(
+    return Final(absl::FailedPreconditionError(
         absl::StrCat("the server at ", server_, " speaks protocol version ", accept->protocol,
-                     ", this client version ", wire::kProtocolVersion));
+                     ", this client version ", wire::kProtocolVersion)));
   }
   if (accept->layout != layout::kLayoutVersion) {
-    return absl::FailedPreconditionError(
+    return Final(absl::FailedPreconditionError(
         absl::StrCat("the server at ", server_, " has layout version ", accept->layout,
-                     ", this client reads version ", layout::kLayoutVersion));
+                     ", this client reads version ", layout::kLayoutVersion)));
   }
   // What the server lets this side have. Where it is not negotiated the event has another figure
   // (0, or the server's own depth), and the device holds back what would be too much.
@@ -270,21 +277,28 @@ ConnectAnswer Endpoint::OnRejected(const verbs::CmEvent& event) const {
   }
   std::string text = absl::StrCat("the server at ", server_, " refused the connection: ");
   if (reject->reason == wire::RejectReason::kOtherProtocol) {
-    return {Kind::kRefused, absl::FailedPreconditionError(absl::StrCat(
+    return {Kind::kRefused, Final(absl::FailedPreconditionError(absl::StrCat(
                                 text, "it speaks protocol version ", reject->protocol,
                                 ", this client version ", wire::kProtocolVersion,
                                 reject->layout != layout::kLayoutVersion
                                     ? absl::StrCat("; its layout version is ", reject->layout,
                                                    ", this client's ", layout::kLayoutVersion)
-                                    : ""))};
+                                    : "")))};
   }
   absl::StrAppend(&text,
                   reject->text.empty() ? wire::RejectReasonName(reject->reason) : reject->text);
   if (reject->reason == wire::RejectReason::kDraining) {
     return {Kind::kRefused, absl::UnavailableError(text)};
   }
-  const bool full = reject->reason == wire::RejectReason::kConnectionLimit;
-  return {full ? Kind::kFull : Kind::kRefused, absl::FailedPreconditionError(text)};
+  absl::Status refused = absl::FailedPreconditionError(text);
+  switch (reject->reason) {
+    case wire::RejectReason::kConnectionLimit:
+      return {Kind::kFull, std::move(refused)};
+    case wire::RejectReason::kResources:
+      return {Kind::kRefused, std::move(refused)};
+    default:  // what another attempt would be told, too
+      return {Kind::kRefused, Final(std::move(refused))};
+  }
 }
 
 }  // namespace verbena::client

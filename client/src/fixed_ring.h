@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace verbena::client {
@@ -20,15 +21,28 @@ class FixedRing {
   size_t size() const { return tail_ - head_; }
   void Push(T value) {
     assert(size() < slots_.size());
-    slots_[tail_++ & mask_] = value;
+    slots_[tail_++ & mask_] = std::move(value);
   }
-  T Front() const {
-    assert(!empty());
-    return slots_[head_ & mask_];
+  // The i-th, counted from the front.
+  T& At(size_t i) {
+    assert(i < size());
+    return slots_[(head_ + i) & mask_];
+  }
+  const T& At(size_t i) const {
+    assert(i < size());
+    return slots_[(head_ + i) & mask_];
   }
   T Pop() {
     assert(!empty());
-    return slots_[head_++ & mask_];
+    return std::move(slots_[head_++ & mask_]);
+  }
+  // Takes out what remove(const T&) says; the others keep their order.
+  template <typename Remove>
+  void RemoveIf(Remove&& remove) {
+    for (size_t left = size(); left > 0; --left) {
+      T value = Pop();
+      if (!remove(std::as_const(value))) Push(std::move(value));
+    }
   }
   void Clear() { head_ = tail_; }
 

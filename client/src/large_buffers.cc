@@ -24,16 +24,16 @@ absl::StatusOr<std::unique_ptr<LargeBuffers::Buffer>> LargeBuffers::Make(uint64_
   VERBENA_ASSIGN_OR_RETURN(buffer->memory,
                            SharedMemory::Create("verbena-client-large", bytes, false));
   VERBENA_ASSIGN_OR_RETURN(buffer->region, verbs::MemoryRegion::Register(
-                                               endpoint_.pd(), buffer->memory.data(),
-                                               buffer->memory.size(), endpoint_.sink_access()));
+                                               endpoint_->pd(), buffer->memory.data(),
+                                               buffer->memory.size(), endpoint_->sink_access()));
   return buffer;
 }
 
 absl::StatusOr<LargeBuffers::Buffer*> LargeBuffers::Acquire(uint64_t bytes) {
-  VERBENA_RETURN_IF_ERROR(CheckRegistration(endpoint_.capabilities(), endpoint_.device(), bytes,
+  VERBENA_RETURN_IF_ERROR(CheckRegistration(endpoint_->capabilities(), endpoint_->device(), bytes,
                                             "the value", "split it, or use another device"));
   // The rounding must not make too large what is not.
-  const uint64_t most = endpoint_.capabilities().limits().max_mr_size;
+  const uint64_t most = endpoint_->capabilities().limits().max_mr_size;
   const uint64_t rounded = RoundUp(bytes);
   bytes = most == 0 ? rounded : std::max(bytes, std::min(rounded, most));
   // The smallest idle one that is large enough, unless it would waste most of itself.
@@ -68,6 +68,7 @@ void LargeBuffers::Release(Buffer* buffer) {
   std::unique_ptr<Buffer> owned = std::move(*it);
   used_.erase(it);
   used_bytes_ -= owned->memory.size();
+  if (!registered_) return;
   if (used_bytes_ + idle_bytes_ + owned->memory.size() > limit_) return;
   idle_bytes_ += owned->memory.size();
   idle_.push_back(std::move(owned));
@@ -76,6 +77,27 @@ void LargeBuffers::Release(Buffer* buffer) {
 void LargeBuffers::Clear() {
   idle_.clear();
   idle_bytes_ = 0;
+}
+
+void LargeBuffers::Unregister() {
+  Clear();
+  for (const std::unique_ptr<Buffer>& buffer : used_) buffer->region = {};
+  registered_ = false;
+}
+
+absl::Status LargeBuffers::Register(const Endpoint& endpoint) {
+  for (const std::unique_ptr<Buffer>& buffer : used_) {
+    absl::StatusOr<verbs::MemoryRegion> region = verbs::MemoryRegion::Register(
+        endpoint.pd(), buffer->memory.data(), buffer->memory.size(), endpoint.sink_access());
+    if (!region.ok()) {
+      Unregister();
+      return region.status();
+    }
+    buffer->region = *std::move(region);
+  }
+  endpoint_ = &endpoint;
+  registered_ = true;
+  return absl::OkStatus();
 }
 
 }  // namespace verbena::client

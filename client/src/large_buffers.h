@@ -29,7 +29,7 @@ class LargeBuffers {
   static constexpr uint64_t kSmallest = 64 * 1024;
 
   // `endpoint` is borrowed. Buffers can be read by the peer.
-  LargeBuffers(const Endpoint& endpoint, uint64_t limit) : endpoint_(endpoint), limit_(limit) {}
+  LargeBuffers(const Endpoint& endpoint, uint64_t limit) : endpoint_(&endpoint), limit_(limit) {}
 
   // A buffer of at least `bytes`, or nullptr if the limit is reached: try again after a Release.
   // ResourceExhausted if memory cannot be had or registered, or the device does not register so
@@ -38,6 +38,11 @@ class LargeBuffers {
   void Release(Buffer* buffer);
   // Frees all; none may be in use.
   void Clear();
+  // The endpoint's device is to be let go: those in use keep their memory, but no device knows it;
+  // the others are freed. Until Register only Release may be called.
+  void Unregister();
+  // Goes on with another endpoint, with which those in use are registered. On an error none is.
+  absl::Status Register(const Endpoint& endpoint);
 
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t idle_bytes() const { return idle_bytes_; }
@@ -45,7 +50,8 @@ class LargeBuffers {
  private:
   absl::StatusOr<std::unique_ptr<Buffer>> Make(uint64_t bytes);
 
-  const Endpoint& endpoint_;
+  const Endpoint* endpoint_;
+  bool registered_ = true;
   uint64_t limit_;
   uint64_t used_bytes_ = 0;
   uint64_t idle_bytes_ = 0;

@@ -29,7 +29,6 @@ enum class OperationKind : uint8_t {
   kTake,  // get-and-delete
   kPing,
   kInfo,
-  kHello,
   kExpire,  // and kPersist
   kTtl,
   kScan,     // asks for the keys of a scan
@@ -60,6 +59,10 @@ struct Operation {
   bool in_use = false;
   bool late = false;  // its deadline has passed
   TakeStage take_stage = TakeStage::kTaking;
+  // Set when the connection is lost: whether it waits for a request's answer, and whether that
+  // request was sent at least once.
+  bool asked = false;
+  bool sent = false;
   uint16_t asks = 0;  // how often a GET, or a get-and-delete, was sent to the server
   uint32_t slot = 0;  // in the pool; never changes, nor do the next two
   ReadSink* sink = nullptr;
@@ -145,6 +148,8 @@ class OperationPool {
   }
   void Free(Operation& op) { free_[free_count_++] = &op; }
 
+  // The connection's own operation, if it is in flight.
+  Operation* extra() { return extra_; }
   Operation& At(uint32_t slot) { return operations_[slot]; }
   // nullptr if the reference is out of range or of an earlier use.
   Operation* Find(verbs::SlotRef ref) {

@@ -78,7 +78,7 @@ absl::StatusOr<uint32_t> RawReads::Poll(std::span<uint32_t> completed) {
       completed[reads++] = id.ref.slot;
     } else {
       impl_.OnOtherCompletion(wc);
-      VERBENA_RETURN_IF_ERROR(impl_.status());
+      VERBENA_RETURN_IF_ERROR(impl_.lost());
     }
   }
   return reads;

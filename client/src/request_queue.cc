@@ -32,11 +32,7 @@ uint32_t LeastAnswer(uint8_t code) {
 }  // namespace
 
 RequestQueue::RequestQueue(Endpoint& endpoint, uint32_t capacity)
-    : endpoint_(endpoint),
-      writer_(std::span<uint8_t>()),
-      closed_(endpoint.send_buffers()),
-      next_slot_(capacity, kNone) {
-  outstanding_.reserve(endpoint.max_requests());
+    : endpoint_(&endpoint), messages_(endpoint.send_buffers()), waiting_(capacity) {
   free_buffers_.reserve(endpoint.send_buffers());
   for (uint32_t i = endpoint.send_buffers(); i > 0; --i) free_buffers_.push_back(i - 1);
 }
@@ -53,23 +49,23 @@ void RequestQueue::Open() {
   open_ = {};
   open_.buffer = free_buffers_.back();
   free_buffers_.pop_back();
-  writer_ = wire::RequestWriter(endpoint_.send_buffer(open_.buffer).first(max_message_));
+  open_.writer = wire::RequestWriter(endpoint_->send_buffer(open_.buffer).first(max_message_));
   has_buffer_ = true;
 }
 
 void RequestQueue::Close() {
-  closed_.Push({open_, writer_});
+  messages_.Push(open_);
   has_buffer_ = false;
   open_ = {};
 }
 
 void RequestQueue::Count(uint32_t slot) {
   if (open_.operations == 0) {
-    open_.first_sequence = next_sequence_;
     open_.first_slot = slot;
   } else {
-    next_slot_[open_.last_slot] = slot;
+    waiting_[open_.last_slot].next = slot;
   }
+  waiting_[slot].sequence = next_sequence_;
   open_.last_slot = slot;
   ++open_.operations;
   ++next_sequence_;
@@ -82,14 +78,14 @@ void RequestQueue::AppendOrReopen(uint8_t code, Append&& append) {
   const uint32_t answer = LeastAnswer(code);
   Open();
   if (open_.operations == 0 || open_.answer_bytes + answer <= max_message_) {
-    if (append(writer_)) {
+    if (append(open_.writer)) {
       open_.answer_bytes += answer;
       return;
     }
   }
   Close();
   Open();
-  [[maybe_unused]] const bool fits = append(writer_);
+  [[maybe_unused]] const bool fits = append(open_.writer);
   assert(fits);
   open_.answer_bytes += answer;
 }
@@ -118,57 +114,101 @@ void RequestQueue::AddByReference(uint32_t slot, wire::OperationHeader header, s
   Count(slot);
 }
 
+// A session's numbers run ahead of what is acknowledged only by those that wait for an answer,
+// unless some have been given up and the oldest waits still: then the others wait as well.
 absl::Status RequestQueue::Flush() {
-  while (CanSend() && endpoint_.send_room() > 0) {
-    if (closed_.empty()) Close();
-    Closed next = closed_.Pop();
-    // Everything before the oldest operation that is not answered has been answered.
-    const uint64_t oldest =
-        outstanding_.empty() ? next.message.first_sequence : outstanding_.front().first_sequence;
-    const uint32_t after = waiting_messages();
-    const uint32_t free = window() - static_cast<uint32_t>(outstanding_.size()) - 1;
+  while (CanSend() && endpoint_->send_room() > 0) {
+    if (messages_.size() == sent_) Close();
+    Message& next = messages_.At(sent_);
+    // Everything before the oldest operation that is not answered has been answered, or given up.
+    const uint64_t oldest = waiting_[messages_.At(0).first_slot].sequence;
+    const uint64_t last = waiting_[next.last_slot].sequence;
+    if (last > wire::kLastSequence) {
+      return absl::FailedPreconditionError(
+          "the connection has used all of its 2^48 sequence numbers: connect anew");
+    }
+    if (session_operations_ != 0 && last - (oldest - 1) > session_operations_) break;
+    const uint32_t after = waiting_messages() - 1;
+    const uint32_t free = window() - sent_ - 1;
     const uint32_t wanted = after > free ? after - free : 0;
     next.writer.Finish(oldest - 1, static_cast<uint16_t>(wanted));
-    absl::Status status = Send(next.message, static_cast<uint32_t>(next.writer.size()));
+    absl::Status status = Send(next, static_cast<uint32_t>(next.writer.size()));
     if (!status.ok()) return status;
-    outstanding_.push_back(next.message);
+    ++sent_;
   }
   return absl::OkStatus();
 }
 
 // A send buffer is used again once its request has been answered: then it has been received, and
 // what the device might still repeat of it is dropped by the receiver's device.
-absl::Status RequestQueue::Send(const Message& message, uint32_t size) {
+absl::Status RequestQueue::Send(Message& message, uint32_t size) {
   ibv_sge sge =
-      verbs::MakeSge(endpoint_.send_buffer(message.buffer).data(), size, endpoint_.lkey());
-  const bool signalled = endpoint_.MustSignal();
+      verbs::MakeSge(endpoint_->send_buffer(message.buffer).data(), size, endpoint_->lkey());
+  const bool signalled = endpoint_->MustSignal();
   unsigned flags = signalled ? unsigned{IBV_SEND_SIGNALED} : 0u;
-  if (size <= endpoint_.inline_bytes()) flags |= IBV_SEND_INLINE;
+  if (size <= endpoint_->inline_bytes()) flags |= IBV_SEND_INLINE;
   ibv_send_wr request =
-      verbs::MakeSend(Endpoint::SendId(endpoint_.PostNumber(signalled)), &sge, flags);
+      verbs::MakeSend(Endpoint::SendId(endpoint_->PostNumber(signalled)), &sge, flags);
   ++sends_;
   bytes_sent_ += size;
-  return verbs::FromReturn(verbs::PostSend(endpoint_.qp(), &request), "ibv_post_send",
+  message.sent = true;
+  return verbs::FromReturn(verbs::PostSend(endpoint_->qp(), &request), "ibv_post_send",
                            [size] { return absl::StrCat("a request of ", size, " bytes"); });
 }
 
-absl::StatusOr<RequestQueue::Message> RequestQueue::TakeOutstanding(
-    const wire::ResponseHeader& header, uint64_t first_sequence) {
-  const auto it = std::find_if(
-      outstanding_.begin(), outstanding_.end(),
-      [first_sequence](const Message& sent) { return sent.first_sequence == first_sequence; });
-  if (it == outstanding_.end()) {
+// Answers come in the order of the requests.
+absl::StatusOr<RequestQueue::Message> RequestQueue::TakeAnswered(const wire::ResponseHeader& header,
+                                                                 uint64_t sequence) {
+  if (sent_ == 0 || waiting_[messages_.At(0).first_slot].sequence != sequence) {
     return absl::InternalError(
-        absl::StrCat("the server answered operation ", first_sequence, ", which is not waiting"));
+        absl::StrCat("the server answered operation ", sequence, ", which is not waiting"));
   }
-  if (it->operations != header.results) {
+  if (messages_.At(0).operations != header.results) {
     return absl::InternalError(absl::StrCat("the server sent ", uint32_t{header.results},
-                                            " results for ", it->operations, " operations"));
+                                            " results for ", messages_.At(0).operations,
+                                            " operations"));
   }
-  const Message message = *it;
-  outstanding_.erase(it);
+  --sent_;
+  const Message message = messages_.Pop();
   free_buffers_.push_back(message.buffer);
   return message;
+}
+
+void RequestQueue::Unsend() {
+  sent_ = 0;
+  grant_ = 1;
+}
+
+void RequestQueue::Remove(uint32_t slot) {
+  if (open_.operations != 0) Close();
+  for (size_t i = 0; i < messages_.size(); ++i) {
+    if (!RemoveFrom(messages_.At(i), slot)) continue;
+    messages_.RemoveIf([this](const Message& message) {
+      if (message.operations != 0) return false;
+      free_buffers_.push_back(message.buffer);
+      return true;
+    });
+    return;
+  }
+}
+
+bool RequestQueue::RemoveFrom(Message& message, uint32_t slot) {
+  uint32_t before = kNone;
+  size_t at = wire::RequestWriter::kFirst;
+  for (uint32_t each = message.first_slot; each != slot; each = waiting_[each].next) {
+    if (each == message.last_slot) return false;
+    before = each;
+    at = message.writer.EndOf(at);
+  }
+  message.writer.Remove(at);
+  if (before == kNone) {
+    message.first_slot = waiting_[slot].next;
+  } else {
+    waiting_[before].next = waiting_[slot].next;
+  }
+  if (message.last_slot == slot) message.last_slot = before;
+  --message.operations;
+  return true;
 }
 
 }  // namespace verbena::client

@@ -12,8 +12,6 @@
 namespace verbena::wire {
 namespace {
 
-constexpr uint64_t kMaxAcked = (uint64_t{1} << 48) - 1;
-
 absl::Status Wrong(const char* structure, const char* field, uint64_t value, const char* wanted) {
   return absl::InvalidArgumentError(
       absl::StrCat(structure, ": ", field, " is ", value, ", wanted ", wanted));
@@ -180,6 +178,7 @@ absl::StatusOr<Hello> DecodeHello(std::string_view value) {
     return Wrong("Hello", "receive_size", hello.receive_size, "at least 256");
   }
   if (hello.receive_count == 0) return Wrong("Hello", "receive_count", 0, "at least 1");
+  if (hello.reserved != 0) return Wrong("Hello", "reserved", hello.reserved, "0");
   return hello;
 }
 
@@ -199,6 +198,11 @@ absl::StatusOr<Welcome> DecodeWelcome(std::string_view value) {
     return Wrong(kWhat, "eager_limit", welcome.eager_limit, "at most max_message");
   }
   if (welcome.window == 0) return Wrong(kWhat, "window", 0, "at least 1");
+  if (welcome.operations != 0 &&
+      (welcome.operations < kMinSessionOperations || welcome.operations > kMaxSessionOperations)) {
+    return Wrong(kWhat, "operations", welcome.operations, "0, or 16 to 2048");
+  }
+  if (welcome.reserved != 0) return Wrong(kWhat, "reserved", welcome.reserved, "0");
   return welcome;
 }
 
@@ -292,9 +296,38 @@ void RequestWriter::Finish(uint64_t acked, uint16_t wanted) {
   header.size = static_cast<uint32_t>(size_);
   header.kind = static_cast<uint8_t>(MessageKind::kRequest);
   header.operations = operations_;
-  header.acked = acked & kMaxAcked;
+  header.acked = acked & kLastSequence;
   header.wanted = wanted;
   StoreAs(buffer_.data(), header);
+}
+
+OperationHeader RequestWriter::HeaderAt(size_t at) const {
+  return LoadAs<OperationHeader>(&buffer_[at]);
+}
+
+size_t RequestWriter::EndOf(size_t at) const {
+  const OperationHeader header = HeaderAt(at);
+  const bool by_reference = (header.flags & kOpValueByReference) != 0;
+  return at + OperationSize(header.key_len,
+                            by_reference ? sizeof(ValueReference) : size_t{header.value_len});
+}
+
+void RequestWriter::SetReference(size_t at, const ValueReference& reference) {
+  StoreAs(&buffer_[at + sizeof(OperationHeader) + HeaderAt(at).key_len], reference);
+}
+
+void RequestWriter::Remove(size_t at) {
+  const size_t end = EndOf(at);
+  std::copy(buffer_.begin() + static_cast<ptrdiff_t>(end),
+            buffer_.begin() + static_cast<ptrdiff_t>(size_),
+            buffer_.begin() + static_cast<ptrdiff_t>(at));
+  size_ -= end - at;
+  --operations_;
+}
+
+void RequestWriter::MoveTo(std::span<uint8_t> buffer) {
+  std::copy_n(buffer_.begin(), size_, buffer.begin());
+  buffer_ = buffer;
 }
 
 uint8_t* ResponseWriter::AddInPlace(ResultHeader header, uint32_t value_len) {

@@ -171,8 +171,10 @@ static_assert(sizeof(ResponseHeader) == 16);
 struct Hello {
   uint32_t receive_size;   // bytes of each receive buffer of the client
   uint32_t receive_count;  // receive buffers that the client keeps posted
+  uint32_t operations;     // that may be unanswered at once in its session; 0: it keeps no session
+  uint32_t reserved;       // 0
 };
-static_assert(sizeof(Hello) == 8);
+static_assert(sizeof(Hello) == 16);
 
 // Value of the answer to kHello: what a client needs to READ the tenant's slice, and the limits.
 struct Welcome {
@@ -187,11 +189,21 @@ struct Welcome {
   uint16_t window;        // largest grant
   uint16_t layout;        // layout version of the slice
   uint32_t features;      // kFeature... bits; unknown ones are ignored
+  uint32_t operations;    // sequence numbers above `acked` that the session may use; 0: no session
+  uint32_t reserved;      // 0
 };
-static_assert(sizeof(Welcome) == 56);
+static_assert(sizeof(Welcome) == 64);
 
 inline constexpr uint32_t kFeatureScans = 1;    // the server keeps its keys in order
 inline constexpr uint32_t kFeatureTouches = 2;  // it evicts, and wants to be told of GETs
+// The session was known: what it has changed, and was not answered, is known too.
+inline constexpr uint32_t kFeatureResumed = 4;
+
+// Sequence numbers that a session may have above `acked` at most, and at least where there is one.
+inline constexpr uint32_t kMaxSessionOperations = 2048;
+inline constexpr uint32_t kMinSessionOperations = 16;
+// The last sequence number. A session ends with it.
+inline constexpr uint64_t kLastSequence = (uint64_t{1} << 48) - 1;
 
 constexpr size_t PadToAlignment(size_t size) {
   return (size + kMessageAlignment - 1) & ~(kMessageAlignment - 1);
@@ -256,11 +268,24 @@ class RequestWriter {
   // Appends a kPut whose value the server READs.
   bool AddByReference(OperationHeader header, std::string_view key, uint32_t value_len,
                       const ValueReference& reference);
-  // Writes the header; the message is then the first `size()` bytes of the buffer.
+  // Writes the header; the message is then the first `size()` bytes of the buffer. May be called
+  // again, with other figures or after changes.
   void Finish(uint64_t acked, uint16_t wanted);
 
   size_t size() const { return size_; }
   uint16_t operations() const { return operations_; }
+
+  // Changes to what has been added. An operation is named by its position: the first one's is
+  // kFirst, the next one's is EndOf() of the one before, and the last one ends at size().
+  static constexpr size_t kFirst = sizeof(RequestHeader);
+  OperationHeader HeaderAt(size_t at) const;
+  size_t EndOf(size_t at) const;
+  // Only of an operation that was added by reference.
+  void SetReference(size_t at, const ValueReference& reference);
+  // Takes the operation out; the ones behind it move up.
+  void Remove(size_t at);
+  // Copies the message to other memory, at least as large, and goes on there.
+  void MoveTo(std::span<uint8_t> buffer);
 
  private:
   uint8_t* Reserve(OperationHeader header, std::string_view key, size_t value_bytes);

@@ -112,6 +112,7 @@ constexpr std::pair<const char*, Member> kSums[] = {
     {"pins_made", &net::WorkerCounters::pins_made},
     {"pins_refused", &net::WorkerCounters::pins_refused},
     {"pins_expired", &net::WorkerCounters::pins_expired},
+    {"repeated", &net::WorkerCounters::repeated},
     {"sleeps", &net::WorkerCounters::sleeps},
     {"connections_opened", &net::WorkerCounters::connections_opened},
 };
@@ -143,6 +144,12 @@ Json CountersJson(const net::Network& network) {
   counters["connections_accepted"] = accepted;
   counters["connections_refused"] = std::move(refused);
   return counters;
+}
+
+Json SessionsJson(const net::SessionCounts& sessions) {
+  return {{"open", sessions.open},       {"kept", sessions.kept},
+          {"bytes", sessions.bytes},     {"resumed", sessions.resumed},
+          {"dropped", sessions.dropped}, {"superseded", sessions.superseded}};
 }
 
 Json OperationsJson(const net::Network& network) {
@@ -208,6 +215,7 @@ std::string InfoJson(const InfoSources& sources) {
                            {"keys", stats.ordered_keys},
                            {"memory_bytes", stats.ordered_index_memory}};
   info["connections"] = network.connections();
+  info["sessions"] = SessionsJson(network.sessions());
   info["workers"] = network.workers().size();
   const net::QueuePlan plan = described.empty() ? net::QueuePlan{} : described.front().plan;
   info["limits"] = {{"max_connections", network.max_connections()},

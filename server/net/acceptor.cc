@@ -193,9 +193,11 @@ std::vector<std::string> Acceptor::Missing() const {
 
 Acceptor::~Acceptor() { Stop(); }
 
-absl::Status Acceptor::Start(std::vector<Worker*> workers, Admission* admission) {
+absl::Status Acceptor::Start(std::vector<Worker*> workers, Admission* admission,
+                             SessionTable* sessions) {
   workers_ = std::move(workers);
   admission_ = admission;
+  sessions_ = sessions;
   epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.valid() || !mailbox_.valid()) {
     return absl::ResourceExhaustedError(

@@ -34,6 +34,7 @@
 #include "server/net/counters.h"
 #include "server/net/log_limiter.h"
 #include "server/net/mailbox.h"
+#include "server/net/session_table.h"
 #include "server/net/worker.h"
 
 namespace verbena::net {
@@ -82,9 +83,9 @@ class Acceptor {
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
-  // Listens and starts the thread. Workers (by index) and admission must outlive the acceptor's
-  // thread.
-  absl::Status Start(std::vector<Worker*> workers, Admission* admission);
+  // Listens and starts the thread. Workers (by index), admission and sessions must outlive the
+  // acceptor's thread.
+  absl::Status Start(std::vector<Worker*> workers, Admission* admission, SessionTable* sessions);
   // From now on clients are refused with kDraining. Thread-safe.
   void Drain() { mailbox_.Post({AcceptorMail::Kind::kDrain}); }
   // Ends the thread. Idempotent.
@@ -146,6 +147,7 @@ class Acceptor {
                                                              QueueSet& queues,
                                                              const wire::ConnectData& hello);
   QueueSet* ChooseQueues(Adapter& adapter);
+  void RefuseFull(verbs::CmId& id, const wire::ConnectData& hello, const std::string& text);
   void Reject(verbs::CmId& id, wire::RejectReason reason, const std::string& text);
   void Disconnect(Connection& connection);
   void Destroy(Connection* connection);
@@ -168,6 +170,7 @@ class Acceptor {
 
   std::vector<Worker*> workers_;
   Admission* admission_ = nullptr;
+  SessionTable* sessions_ = nullptr;
   Mailbox<AcceptorMail> mailbox_;
   UniqueFd epoll_;
   std::thread thread_;

@@ -73,17 +73,17 @@ void Acceptor::Admit(verbs::CmId id, const wire::ConnectData& hello,
     LogWarn("device ", adapter->name(), " has been opened anew by the connection manager");
   }
   if (!admission_->TryEnter()) {
-    Reject(id, wire::RejectReason::kConnectionLimit,
-           absl::StrCat("the server has all of its ", admission_->limit(),
-                        " connections (--max_connections)"));
+    RefuseFull(id, hello,
+               absl::StrCat("the server has all of its ", admission_->limit(),
+                            " connections (--max_connections)"));
     return;
   }
   QueueSet* const queues = ChooseQueues(*adapter);
   if (queues == nullptr) {
     admission_->Leave();
-    Reject(id, wire::RejectReason::kConnectionLimit,
-           absl::StrCat("all workers have the ", adapter->plan().connections_per_worker,
-                        " connections that their queues allow (--srq_depth, --workers)"));
+    RefuseFull(id, hello,
+               absl::StrCat("all workers have the ", adapter->plan().connections_per_worker,
+                            " connections that their queues allow (--srq_depth, --workers)"));
     return;
   }
   rdma_cm_id* const raw = id.get();
@@ -187,6 +187,14 @@ absl::StatusOr<std::unique_ptr<Connection>> Acceptor::MakeConnection(
   connection->cm_id = std::move(id);
   connection->qp = *std::move(qp);
   return connection;
+}
+
+// A client that comes back for its session has given up the connection that it had, which may be
+// one of those that fill the server: then there is room for it when it tries again.
+void Acceptor::RefuseFull(verbs::CmId& id, const wire::ConnectData& hello,
+                          const std::string& text) {
+  Reject(id, wire::RejectReason::kConnectionLimit, text);
+  sessions_->Supersede(hello.session);
 }
 
 void Acceptor::Reject(verbs::CmId& id, wire::RejectReason reason, const std::string& text) {

@@ -35,6 +35,7 @@
 #include "server/net/message_memory.h"
 #include "server/net/read_window.h"
 #include "server/net/send_ledger.h"
+#include "server/net/session.h"
 
 namespace verbena::net {
 
@@ -57,6 +58,8 @@ struct WorkerMail {
     kDeviceRemoved,  // the connection's device is being removed
     kErrored,        // the QP is in ERR
     kLastReceive,    // it takes no more receives from the shared queue
+    kSuperseded,     // its session's client has another connection
+    kSessionReady,   // the session that its hello waits for is its own now
     kGone,           // QP and CM id are destroyed
     kAddQueues,      // of a device that has come: serve `queues`
     kDropQueues,     // of a device that goes and has no connections: tell `acceptor` when done
@@ -86,6 +89,9 @@ struct ActiveRequest {
   std::optional<wire::ResponseWriter> writer;
   uint32_t buffer = kNoBuffer;  // the response's
   uint32_t left = 0;            // operations that have no result yet
+  // Bytes of the answer that kept values of operations still to come take: what comes ahead of them
+  // must leave them room, since they cannot be had again.
+  size_t reserved = 0;
 };
 
 inline constexpr uint32_t kNoPiece = UINT32_MAX;
@@ -149,6 +155,10 @@ struct Connection {
   verbs::SlotRef slot;
   ConnectionState state = ConnectionState::kOpen;
   bool greeted = false;
+  uint64_t hello_sequence = 0;
+  // Of the client's session, while this connection has it; nullptr if it keeps none (SessionTable).
+  Session* kept = nullptr;
+  bool resumed = false;                       // the session was known
   uint32_t receive_size = wire::kMinMessage;  // of the client's buffers
   uint32_t spare_receives = 0;                // for messages that it has not asked for
   ReceiveLane own_receives{this};

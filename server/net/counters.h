@@ -34,8 +34,9 @@ enum class CloseReason : uint8_t {
   kStalled,         // the client takes no answers
   kDeviceRemoved,   // its RDMA device is gone
   kStopping,        // the server stops
+  kSuperseded,      // its client has made another connection
 };
-inline constexpr size_t kCloseReasons = 8;
+inline constexpr size_t kCloseReasons = 9;
 const char* CloseReasonName(CloseReason reason);
 
 // By wire::OpCode and wire::ResultCode; index 0 of the codes is not used.
@@ -65,6 +66,7 @@ struct alignas(64) WorkerCounters {
   Counter pins_made;          // ever
   Counter pins_refused;       // large values answered without, as there were too many
   Counter pins_expired;       // whose client did not release them in time
+  Counter repeated;           // changes that had been made, on an earlier connection
   Counter sleeps;
 };
 

@@ -17,6 +17,7 @@ struct Change {
   wire::ResultCode code = wire::ResultCode::kOk;
   bool existed = false;  // the key was there before
   uint64_t version = 0;  // of the key after the change; of the present item if there was none
+  int64_t number = 0;    // after kAdd: the sum, as in `text`
   std::string text;      // after kOk the answer's value (kAdd); else for people
 };
 

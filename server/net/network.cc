@@ -71,12 +71,13 @@ absl::Status Network::Start(RequestHandler& handler) {
         .poll_ns = options_.poll_ns,
         .silence_ticks = options_.silence_seconds,
         .max_connections = std::min(connections, kMaxConnectionsPerWorker)};
-    workers_.push_back(std::make_unique<Worker>(options, handler, slice_, std::move(queues)));
+    workers_.push_back(
+        std::make_unique<Worker>(options, handler, sessions_, slice_, std::move(queues)));
     workers.push_back(workers_.back().get());
   }
   for (const std::unique_ptr<Worker>& worker : workers_) VERBENA_RETURN_IF_ERROR(worker->Start());
   for (const std::unique_ptr<Acceptor>& acceptor : acceptors_) {
-    VERBENA_RETURN_IF_ERROR(acceptor->Start(workers, &admission_));
+    VERBENA_RETURN_IF_ERROR(acceptor->Start(workers, &admission_, &sessions_));
   }
   return absl::OkStatus();
 }

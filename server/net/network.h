@@ -15,6 +15,7 @@
 #include "server/net/acceptor.h"
 #include "server/net/handler.h"
 #include "server/net/queue_plan.h"
+#include "server/net/session_table.h"
 #include "server/net/worker.h"
 
 namespace verbena::net {
@@ -35,6 +36,7 @@ struct NetworkOptions {
   int64_t poll_ns = 0;
   // Seconds without a message after which a connection is sent a probe.
   uint32_t silence_seconds = 10;
+  SessionLimits sessions;
 };
 
 class Network {
@@ -73,14 +75,17 @@ class Network {
   const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
   uint32_t connections() const { return admission_.count(); }
   uint32_t max_connections() const { return admission_.limit(); }
+  SessionCounts sessions() const { return sessions_.Counts(); }
 
  private:
-  Network(const NetworkOptions& options, const Slice& slice) : options_(options), slice_(slice) {}
+  Network(const NetworkOptions& options, const Slice& slice)
+      : options_(options), slice_(slice), sessions_(options.sessions) {}
 
   NetworkOptions options_;
   Slice slice_;
   std::vector<std::string> left_out_;
   Admission admission_;
+  mutable SessionTable sessions_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
   std::vector<std::unique_ptr<Worker>> workers_;
   bool started_ = false;

@@ -51,14 +51,17 @@ const char* CloseReasonName(CloseReason reason) {
       return "device_removed";
     case CloseReason::kStopping:
       return "stopping";
+    case CloseReason::kSuperseded:
+      return "superseded";
   }
   return "unknown";
 }
 
-Worker::Worker(const WorkerOptions& options, RequestHandler& handler, const Slice& slice,
-               std::vector<QueueSet*> queues)
+Worker::Worker(const WorkerOptions& options, RequestHandler& handler, SessionTable& sessions,
+               const Slice& slice, std::vector<QueueSet*> queues)
     : options_(options),
       handler_(handler),
+      sessions_(sessions),
       slice_(slice),
       queue_sets_(std::move(queues)),
       connections_(options.max_connections) {
@@ -274,6 +277,12 @@ void Worker::TakeMail() {
       case WorkerMail::Kind::kLastReceive:
         mail.connection->last_receive = true;
         mail.connection->queues->last_receive = LastReceive::kTold;
+        break;
+      case WorkerMail::Kind::kSuperseded:
+        Close(*mail.connection, CloseReason::kSuperseded, "its client has another connection");
+        break;
+      case WorkerMail::Kind::kSessionReady:
+        OnSessionReady(*mail.connection);
         break;
       case WorkerMail::Kind::kGone:
         Forget(std::unique_ptr<Connection>(mail.connection));

@@ -26,6 +26,7 @@
 #include "server/net/handler.h"
 #include "server/net/log_limiter.h"
 #include "server/net/mailbox.h"
+#include "server/net/session_table.h"
 
 namespace verbena::net {
 
@@ -41,8 +42,9 @@ struct WorkerOptions {
 class Worker {
  public:
   // `queues`: one set for each adapter; they must outlive the worker or be dropped (kDropQueues).
-  Worker(const WorkerOptions& options, RequestHandler& handler, const Slice& slice,
-         std::vector<QueueSet*> queues);
+  // Handler and sessions must outlive it.
+  Worker(const WorkerOptions& options, RequestHandler& handler, SessionTable& sessions,
+         const Slice& slice, std::vector<QueueSet*> queues);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -126,7 +128,6 @@ class Worker {
 
   // worker_operations.cc: what the operations do.
   Step RunOperation(Connection& connection, const wire::Operation& operation);
-  Step RunHello(Connection& connection, const wire::Operation& operation);
   void RunGet(Connection& connection, const wire::Operation& operation);
   Step RunChange(Connection& connection, const wire::Operation& operation);
   void RunAdd(Connection& connection, const wire::Operation& operation);
@@ -142,6 +143,15 @@ class Worker {
                  uint64_t argument = 0);
   size_t RoomForValue(const Connection& connection, size_t reserve_each) const;
   uint8_t* PlaceForValue(const Connection& connection) const;
+
+  // worker_sessions.cc: hello, and changes that are repeated.
+  Step RunHello(Connection& connection, const wire::Operation& operation);
+  void OnSessionReady(Connection& connection);
+  void Welcome(Connection& connection);
+  absl::Status OpenInSession(Connection& connection);
+  bool AnswerRepeated(Connection& connection, const wire::OperationHeader& operation);
+  static void KeepChange(Connection& connection, const wire::OperationHeader& operation,
+                         const Change& change);
 
   // worker_transfers.cc: large values, which the server READs.
   Step StartTransfer(Connection& connection, const wire::Operation& operation);
@@ -168,6 +178,7 @@ class Worker {
 
   const WorkerOptions options_;
   RequestHandler& handler_;
+  SessionTable& sessions_;
   const Slice slice_;
   std::vector<QueueSet*> queue_sets_;
   Mailbox<WorkerMail> mailbox_;

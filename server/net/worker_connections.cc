@@ -62,7 +62,7 @@ void Worker::Close(Connection& connection, CloseReason reason, std::string_view 
   connection.detail = std::string(detail);
   counters_.closed[static_cast<size_t>(reason)].Add();
   if (reason == CloseReason::kPeerLeft || reason == CloseReason::kDeviceRemoved ||
-      reason == CloseReason::kStopping) {
+      reason == CloseReason::kStopping || reason == CloseReason::kSuperseded) {
     LogDebug("connection ", connection.id, " from ", connection.peer, ": ", ToAbsl(detail));
   } else if (log_.Allow()) {
     LogWarn("connection ", connection.id, " from ", connection.peer,
@@ -89,7 +89,10 @@ void Worker::Close(Connection& connection, CloseReason reason, std::string_view 
   connection.acceptor->Post({AcceptorMail::Kind::kDisconnect, &connection});
 }
 
+// The queue pair is in ERR, and Close has dropped what had arrived: nothing of this connection is
+// done any more, so the session may go to the client's next one.
 void Worker::Flushed(Connection& connection) {
+  sessions_.Leave(connection);
   connection.state = ConnectionState::kFlushing;
   connection.flush_deadline = MonotonicNanos() + kFlushLimit;
   flushing_.push_back(&connection);

@@ -102,6 +102,15 @@ void Worker::StartRequest(Connection& connection, Arrived arrived) {
     return;
   }
   request.writer.emplace(queues.responses.Buffer(request.buffer).first(limit));
+  request.reserved = 0;
+  if (connection.kept != nullptr) {
+    if (const absl::Status opened = OpenInSession(connection); !opened.ok()) {
+      counters_.malformed.Add();
+      Close(connection, CloseReason::kMalformed,
+            absl::StrCat("malformed request: ", opened.message()));
+      return;
+    }
+  }
   ContinueRequest(connection);
 }
 

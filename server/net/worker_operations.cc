@@ -21,17 +21,13 @@ constexpr size_t kBareResult = wire::ResultSize(0);
 constexpr size_t kReservedResult =
     wire::ResultSize(std::max(sizeof(wire::Location), kLongestNumber));
 
-std::string_view AsText(const auto& structure) {
-  return {reinterpret_cast<const char*>(&structure), sizeof(structure)};
-}
-
 }  // namespace
 
 // Bytes of value that the next result may carry if each operation after it is left `reserve_each`
 // bytes for its own.
 size_t Worker::RoomForValue(const Connection& connection, size_t reserve_each) const {
   const size_t room = connection.request.writer->room();
-  const size_t reserve = connection.request.left * reserve_each;
+  const size_t reserve = connection.request.left * reserve_each + connection.request.reserved;
   return room > reserve ? room - reserve : 0;
 }
 
@@ -53,6 +49,7 @@ void Worker::AddResult(Connection& connection, const wire::OperationHeader& oper
 
 void Worker::AddChange(Connection& connection, const wire::OperationHeader& operation,
                        const Change& change) {
+  KeepChange(connection, operation, change);
   AddResult(connection, operation, change.code, change.text, change.version,
             change.existed ? 1 : 0);
 }
@@ -65,6 +62,15 @@ Worker::Step Worker::RunOperation(Connection& connection, const Operation& opera
           connection.greeted ? "malformed request: a second hello"
                              : "malformed request: the first one is no hello");
     return Step::kClosed;
+  }
+  if (connection.kept != nullptr) {
+    const absl::Status usable = connection.kept->Check(operation.header.sequence);
+    if (!usable.ok()) {
+      counters_.malformed.Add();
+      Close(connection, CloseReason::kMalformed,
+            absl::StrCat("malformed request: ", usable.message()));
+      return Step::kClosed;
+    }
   }
   switch (code) {
     case OpCode::kHello:
@@ -113,38 +119,6 @@ Worker::Step Worker::RunOperation(Connection& connection, const Operation& opera
   return Step::kDone;  // the reader lets no other code through
 }
 
-Worker::Step Worker::RunHello(Connection& connection, const Operation& operation) {
-  const absl::StatusOr<wire::Hello> hello = wire::DecodeHello(operation.value);
-  if (!hello.ok()) {
-    counters_.malformed.Add();
-    Close(connection, CloseReason::kMalformed,
-          absl::StrCat("malformed request: ", hello.status().message()));
-    return Step::kClosed;
-  }
-  connection.greeted = true;
-  connection.receive_size = hello->receive_size;
-  // Some receives stay for messages that the client has not asked for, where it has enough.
-  connection.spare_receives =
-      hello->receive_count > kSpareReceives ? kSpareReceives : hello->receive_count - 1;
-  connection.credits.LimitWindow(
-      std::max<uint32_t>(1, hello->receive_count - connection.spare_receives));
-  const verbs::MemoryRegion& region = connection.queues->adapter->slice();
-  wire::Welcome welcome{};
-  welcome.region_address = verbs::AddressOf(slice_.memory.data());
-  welcome.region_size = slice_.memory.size();
-  welcome.region_rkey = region.rkey();
-  welcome.epoch = slice_.epoch;
-  welcome.max_value_size = slice_.max_value_size;
-  welcome.max_key_size = slice_.max_key_size;
-  welcome.max_message = kMaxMessage;
-  welcome.eager_limit = kEagerLimit;
-  welcome.window = static_cast<uint16_t>(connection.credits.window());
-  welcome.layout = slice_.layout_version;
-  welcome.features = slice_.features;
-  AddResult(connection, operation.header, ResultCode::kOk, AsText(welcome));
-  return Step::kDone;
-}
-
 // Where the value of the next result will lie, so that it can be copied there first.
 uint8_t* Worker::PlaceForValue(const Connection& connection) const {
   return connection.queues->responses.Buffer(connection.request.buffer).data() +
@@ -186,7 +160,7 @@ void Worker::RunGet(Connection& connection, const Operation& operation) {
       location.pin = lookup.pin;
       location.value_len = lookup.value_len;
       location.flags = lookup.flags;
-      AddResult(connection, operation.header, ResultCode::kLocated, AsText(location),
+      AddResult(connection, operation.header, ResultCode::kLocated, wire::AsValue(location),
                 lookup.version);
       return;
     }
@@ -197,6 +171,7 @@ void Worker::RunGet(Connection& connection, const Operation& operation) {
 
 Worker::Step Worker::RunChange(Connection& connection, const Operation& operation) {
   const wire::OperationHeader& header = operation.header;
+  if (AnswerRepeated(connection, header)) return Step::kDone;
   if (draining_) {
     AddResult(connection, header, ResultCode::kUnavailable, "the server is stopping");
     return Step::kDone;
@@ -236,9 +211,22 @@ void Worker::RunAdd(Connection& connection, const Operation& operation) {
 
 // Like RunGet. The operations behind it in the request are left room for their own answers.
 void Worker::RunTake(Connection& connection, const Operation& operation) {
-  const size_t room = RoomForValue(connection, kReservedResult);
-  const Lookup taken = handler_.Take(options_.index, operation, {PlaceForValue(connection), room});
+  Session* const session = connection.kept;
+  size_t room = RoomForValue(connection, kReservedResult);
+  // What is deleted must be there for the client if this answer does not reach it.
+  if (session != nullptr) room = std::min(room, session->room_for_value());
+  uint8_t* const place = PlaceForValue(connection);
+  const Lookup taken = handler_.Take(options_.index, operation, {place, room});
   if (taken.code == ResultCode::kOk) {
+    if (session != nullptr) {
+      session->KeepValue(operation.header.sequence,
+                         {reinterpret_cast<const char*>(place), taken.value_len});
+      session->Keep({.sequence = operation.header.sequence,
+                     .version = taken.version,
+                     .code = OpCode::kDelete,
+                     .existed = true,
+                     .has_value = true});
+    }
     AddFound(connection, operation.header, taken, /*argument=*/1);
   } else {
     AddResult(connection, operation.header, taken.code, taken.text, taken.version,

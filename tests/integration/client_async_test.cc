@@ -179,7 +179,9 @@ TEST_F(ClientAsyncTest, DeadlinesWakeTheLoop) {
 }
 
 TEST_F(ClientAsyncTest, TheServersEndWakesTheLoop) {
-  ASSERT_NO_FATAL_FAILURE(Start(PatientOptions()));
+  Options options = PatientOptions();
+  options.reconnect = false;
+  ASSERT_NO_FATAL_FAILURE(Start(options));
   Loop loop(*client_);
   client_->PollAndArm();
   server_->process().Signal(SIGKILL);

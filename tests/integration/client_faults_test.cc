@@ -1,4 +1,5 @@
-// The client library when the server dies, freezes or runs out of memory.
+// The client library when the server dies, freezes or runs out of memory, where each connection
+// that is lost stays lost (client_recovery_test has the others).
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -25,6 +26,7 @@ Options TestOptions() {
   options.fabric = testing::FabricName();
   options.connect_timeout = seconds(60);
   options.operation_timeout = seconds(60);
+  options.reconnect = false;
   return options;
 }
 

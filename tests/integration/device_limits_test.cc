@@ -40,9 +40,10 @@ ServerConfig Config(verbs::VerbsApi& api, const net::QueueOptions& queues) {
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> Connect(verbs::VerbsApi& api, const Server& server,
-                                                    uint32_t depth = 64) {
+                                                    uint32_t depth = 64, bool reconnect = true) {
   const client::ScopedFabric scoped(api);
   Options options;
+  options.reconnect = reconnect;
   options.depth = depth;
   return Connection::Connect(server.address(), options);
 }
@@ -287,7 +288,7 @@ TEST(ClientLimits, DeadConnectionsLetGoOfTheDevice) {
   verbs::FaultVerbs counted(softverbs::SoftVerbs());
   auto server = Server::Start(Config(softverbs::SoftVerbs(), {}));
   ASSERT_TRUE(server.ok()) << server.status().ToString();
-  auto connection = Connect(counted, **server);
+  auto connection = Connect(counted, **server, /*depth=*/64, /*reconnect=*/false);
   ASSERT_TRUE(connection.ok()) << connection.status();
   const std::string value(1 << 20, 'v');
   ASSERT_TRUE((*connection)->Put("key", value).ok());

@@ -70,6 +70,7 @@ absl::Status Visit(verbs::VerbsApi& api, const std::string& address) {
     Options options;
     options.depth = 4;
     options.poll_time = std::chrono::microseconds(0);
+    options.reconnect = false;  // so that it is told
     absl::StatusOr<std::unique_ptr<Connection>> made = Connection::Connect(address, options);
     if (!made.ok()) return made.status();
     connection = *std::move(made);

@@ -22,8 +22,6 @@ constexpr uint32_t kSendSlots = 128;
 constexpr uint32_t kSendSize = 16 * 1024;
 constexpr int kConnectMillis = 10'000;
 constexpr uint64_t kSendFlag = uint64_t{1} << 32;
-// The server never sees more requests at once from this client unless a test wants it to.
-constexpr uint64_t kSession = 0x5e55104;
 
 }  // namespace
 
@@ -83,7 +81,7 @@ absl::Status RawClient::Establish(verbs::VerbsApi& api, std::string_view server,
     wire::ConnectData hello;
     hello.layout = 1;
     hello.tenant = wire::TenantId("default");
-    hello.session = kSession;
+    hello.session = options.session;
     const auto encoded = wire::Encode(hello);
     data.assign(encoded.begin(), encoded.end());
   }
@@ -216,7 +214,7 @@ std::vector<uint8_t> RawClient::Request(wire::OpCode code, std::string_view key,
   header.sequence = ++sequence_;
   header.code = static_cast<uint8_t>(code);
   writer.Add(header, key, value);
-  writer.Finish(0, wanted);
+  writer.Finish(acked_, wanted);
   return {buffer.begin(), buffer.begin() + static_cast<ptrdiff_t>(writer.size())};
 }
 
@@ -231,7 +229,7 @@ std::vector<uint8_t> RawClient::ReferenceRequest(std::string_view key, uint32_t 
   reference.address = verbs::AddressOf(value_memory_.data()) + offset;
   reference.rkey = value_region_.rkey() + rkey_change;
   writer.AddByReference(header, key, value_len, reference);
-  writer.Finish(0, 0);
+  writer.Finish(acked_, 0);
   return {buffer.begin(), buffer.begin() + static_cast<ptrdiff_t>(writer.size())};
 }
 
@@ -239,6 +237,7 @@ absl::StatusOr<wire::Welcome> RawClient::Hello() {
   wire::Hello hello{};
   hello.receive_size = options_.receive_size;
   hello.receive_count = options_.receive_count;
+  hello.operations = options_.operations;
   VERBENA_ASSIGN_OR_RETURN(
       const RawResult result,
       Call(wire::OpCode::kHello, {}, {reinterpret_cast<const char*>(&hello), sizeof(hello)}));

@@ -29,6 +29,9 @@ struct RawClientOptions {
   uint32_t receive_count = 64;
   // Whether the server may READ from this client.
   bool responder = true;
+  // Of the session; operations of 0: it keeps none.
+  uint64_t session = 0x5e55104;
+  uint32_t operations = 0;
   // Memory that the server may READ, for values by reference.
   uint64_t value_memory = 0;
 };
@@ -84,6 +87,10 @@ class RawClient {
   void DeregisterValueMemory() { value_region_ = {}; }
   std::span<uint8_t> value_memory() { return value_memory_.bytes(); }
 
+  // Of the next requests: what they acknowledge, and their first sequence number.
+  void set_acked(uint64_t acked) { acked_ = acked; }
+  void set_next_sequence(uint64_t sequence) { sequence_ = sequence - 1; }
+
   // A request of one operation as bytes.
   std::vector<uint8_t> Request(wire::OpCode code, std::string_view key, std::string_view value,
                                uint16_t wanted = 0, wire::OperationHeader header = {});
@@ -113,6 +120,7 @@ class RawClient {
   uint32_t next_send_ = 0;
   bool closed_ = false;
   uint64_t sequence_ = 0;
+  uint64_t acked_ = 0;
 };
 
 }  // namespace verbena::testing

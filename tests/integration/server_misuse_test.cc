@@ -158,7 +158,7 @@ TEST_F(Misuse, GarbageInMessagesEndsOnlyThatConnection) {
   bad.push_back(probe->Request(OpCode::kTouch, "", "123456789"));  // a hash and a part of one
   bad.push_back(good);
   bad.back()[28] = 0xff;  // a value longer than the message
-  wire::Hello hello{.receive_size = 4096, .receive_count = 8};
+  wire::Hello hello{.receive_size = 4096, .receive_count = 8, .operations = 0, .reserved = 0};
   bad.push_back(probe->Request(
       OpCode::kHello, "", {reinterpret_cast<const char*>(&hello), sizeof(hello)}));  // a second one
   int ended = 0;
@@ -190,7 +190,7 @@ TEST_F(Misuse, HelloWithTinyReceives) {
   StartServer();
   auto client = RawClient::Connect(Fabric(), server_->address());
   ASSERT_TRUE(client.ok());
-  wire::Hello hello{.receive_size = 16, .receive_count = 8};
+  wire::Hello hello{.receive_size = 16, .receive_count = 8, .operations = 0, .reserved = 0};
   const auto request = (*client)->Request(OpCode::kHello, "",
                                           {reinterpret_cast<const char*>(&hello), sizeof(hello)});
   ASSERT_TRUE((*client)->Send(request).ok());

@@ -76,6 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlag{"--compaction_rate=2TiB", "0B to 1TiB"},
         BadFlag{"--compaction_rate=fast", "not a size"}, BadFlag{"--poll_us=-1", "0 to 1000000"},
         BadFlag{"--log_level=loud", "trace, debug"}, BadFlag{"--drain_seconds=-1", "0 to 3600"},
+        BadFlag{"--session_linger=-1s", "0s to 24h"}, BadFlag{"--session_linger=2", "0s to 24h"},
         BadFlag{"--listen=127.0.0.1", "no port"},
         BadFlag{"--listen=127.0.0.1:70000", "0 to 65535"}));
 

@@ -33,8 +33,9 @@
 /// - Aborted: the key has another version (Condition::IfVersion): get it, decide and try again. Or,
 ///   very rarely, a large value changed each time while it was being read and the server was
 ///   keeping too many others for their readers: try again.
-/// - DeadlineExceeded: no answer in time; a change may or may not have been applied.
-/// - Unavailable: the server is unreachable or gone; a change in flight may or may not be applied.
+/// - DeadlineExceeded: no answer in time; a change may have been made or not (OutcomeUnknown).
+/// - Unavailable: the server is unreachable, gone or has restarted; a change that was sent may have
+///   been made or not (OutcomeUnknown).
 /// - FailedPrecondition: the value is not a number (Add); a synchronous call in a callback; a call
 ///   after Close. When connecting: versions that do not fit, a refused connection, a device that
 ///   cannot do it.
@@ -43,7 +44,29 @@
 /// - PermissionDenied: no permission on /dev/infiniband, or to lock memory (Connect).
 /// - DataLoss, Internal: a defect; please report it.
 ///
-/// After DeadlineExceeded or Unavailable the connection is dead: connect again.
+/// Every error says its last cause in words.
+///
+/// **Lost connections**: when the connection is lost (the network, a server that restarts, an
+/// operation without an answer in time), another is made inside Poll, Wait and the synchronous
+/// calls, after random waits that grow from 5 ms to 1 s (Options::reconnect). Operations in flight
+/// go on with it and new ones wait for it, each until its own deadline:
+///
+/// - GETs, and whatever only reads, begin again.
+/// - Changes are sent again under their sequence numbers, and the server makes each once.
+/// - If the server does not know them any more (it has restarted, and has other data then; or the
+///   client was away for longer than its --session_linger), changes that were sent and not answered
+///   fail with Unavailable, and OutcomeUnknown tells that they may have been made. They are never
+///   repeated then.
+/// - A change that was sent and is late fails with DeadlineExceeded, and OutcomeUnknown: it may
+/// have
+///   been made once, or may still be, but never twice.
+///
+/// The connection is dead (status()) when the server refuses it for good (other versions), with
+/// Options::reconnect off, or after a defect: then every call fails with that error.
+///
+/// **Fork**: the child's Connection is dead, says so with FailedPrecondition, and destroying it
+/// does not disturb the parent's. (What the child inherits also keeps the parent's descriptors open
+/// until it ends or calls exec.)
 ///
 /// **Threads**: one at a time; builds with assertions notice two at once and end the process with a
 /// message. Different connections are independent, also in one process. For many threads see
@@ -78,8 +101,13 @@ using TtlCallback = Callback<void(const absl::Status&, std::optional<std::chrono
 /// With an error: what was found before.
 using ScanCallback = Callback<void(const absl::Status&, std::vector<ScanItem>)>;
 
+/// Whether an error leaves open if the change was made. False for errors that say that it was not,
+/// and for errors of operations that change nothing. Thread-safe.
+VERBENA_EXPORT bool OutcomeUnknown(const absl::Status& status);
+
 namespace client {
 class RawReads;
+class ConnectionTestPeer;
 class SharedCache;
 }  // namespace client
 
@@ -286,7 +314,7 @@ class VERBENA_EXPORT Connection {
 
   /// Operations that were submitted and whose callback has not been called.
   size_t in_flight() const;
-  /// OK, or why the connection is dead.
+  /// OK, or why the connection is dead. OK also while another is being made.
   absl::Status status() const;
 
   /// "verbs" or "soft": what carries this connection.
@@ -303,6 +331,7 @@ class VERBENA_EXPORT Connection {
  private:
   friend class Client;            // its connections share a cache
   friend class client::RawReads;  // measures the fabric alone, on this connection's queue pair
+  friend class client::ConnectionTestPeer;
   class VERBENA_LOCAL Impl;
   static absl::StatusOr<std::unique_ptr<Connection>> Connect(
       std::string_view server, const Options& options, std::shared_ptr<client::SharedCache> cache);

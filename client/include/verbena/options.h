@@ -18,9 +18,13 @@ struct Options {
 
   /// For the whole of connecting, name resolution excepted.
   std::chrono::milliseconds connect_timeout{5000};
-  /// For each operation, from submission to callback, whatever the transport retries. When it
-  /// passes the connection is given up, since an answer may still be under way (see Connection).
+  /// For each operation, from submission to callback, whatever the transport retries and however
+  /// often the connection is lost and made again.
   std::chrono::milliseconds operation_timeout{5000};
+
+  /// Whether a connection that is lost is made again, and what was in flight goes on with it (see
+  /// Connection). False: the first loss is the end of the Connection.
+  bool reconnect = true;
 
   /// Operations in flight at once (1 to 1024); one more is refused with ResourceExhausted.
   uint32_t depth = 64;

@@ -126,6 +126,7 @@ struct ConnectionStats {
   uint64_t gets_without_copy = 0;  ///< by GetInto, the value READ to where it was wanted
   uint64_t gets_copied = 0;        ///< by GetInto, with one copy
   uint64_t puts_without_copy = 0;  ///< large values that the server READ from registered memory
+  uint64_t reconnects = 0;         ///< connections made in place of lost ones
 };
 
 }  // namespace verbena

@@ -102,8 +102,8 @@ VERBENA_EXPORT void verbena_close(verbena_connection* connection);
 /// What the last error on this connection was, "" if there was none; valid until the next call with
 /// the connection. A function that succeeds leaves it as it was.
 VERBENA_EXPORT const char* verbena_error_text(const verbena_connection* connection);
-/// VERBENA_OK, or why the connection is dead (after VERBENA_UNAVAILABLE or
-/// VERBENA_DEADLINE_EXCEEDED): close it and connect again.
+/// VERBENA_OK, or why the connection is dead, since it cannot be made again (the server has another
+/// version, say): close it and connect anew.
 VERBENA_EXPORT verbena_code verbena_connection_status(verbena_connection* connection);
 
 /// Frees what a function has allocated for the caller. NULL is allowed. Thread-safe.

@@ -245,8 +245,60 @@ TEST(Messages, ResponseBaseline) {
   EXPECT_FALSE(end->has_value());
 }
 
+// Operations are taken out, moved and pointed elsewhere; what is left is read like any request.
+TEST(Messages, RequestIsChangedAfterwards) {
+  alignas(8) std::array<uint8_t, 512> first{};
+  alignas(8) std::array<uint8_t, 512> second{};
+  RequestWriter writer(first);
+  OperationHeader header{};
+  header.code = static_cast<uint8_t>(OpCode::kPut);
+  header.sequence = 1;
+  ASSERT_TRUE(writer.Add(header, "a", "one"));
+  header.sequence = 2;
+  ASSERT_TRUE(writer.Add(header, "bc", "second value"));
+  header.sequence = 3;
+  ASSERT_TRUE(
+      writer.AddByReference(header, "large", 9000, {.address = 1, .rkey = 2, .reserved = 0}));
+  writer.Finish(0, 0);
+
+  const size_t at_second = writer.EndOf(RequestWriter::kFirst);
+  EXPECT_EQ(writer.HeaderAt(at_second).sequence, 2u);
+  writer.Remove(at_second);
+  EXPECT_EQ(writer.operations(), 2);
+  EXPECT_EQ(writer.HeaderAt(at_second).sequence, 3u);
+  EXPECT_EQ(writer.EndOf(at_second), writer.size());
+  writer.MoveTo(second);
+  first.fill(0xee);
+  writer.SetReference(at_second, {.address = 77, .rkey = 88, .reserved = 0});
+  writer.Finish(0, 5);
+
+  auto reader = RequestReader::Open({second.data(), writer.size()});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(reader->header().wanted, 5);
+  auto operation = reader->Next();
+  ASSERT_TRUE(operation.ok() && operation->has_value()) << operation.status();
+  EXPECT_EQ((*operation)->header.sequence, 1u);
+  EXPECT_EQ((*operation)->value, "one");
+  operation = reader->Next();
+  ASSERT_TRUE(operation.ok() && operation->has_value()) << operation.status();
+  EXPECT_EQ((*operation)->key, "large");
+  EXPECT_EQ((*operation)->header.value_len, 9000u);
+  EXPECT_EQ((*operation)->reference->address, 77u);
+  EXPECT_EQ((*operation)->reference->rkey, 88u);
+  operation = reader->Next();
+  EXPECT_TRUE(operation.ok() && !operation->has_value());
+  writer.Remove(at_second);
+  writer.Remove(RequestWriter::kFirst);
+  EXPECT_EQ(writer.operations(), 0);
+  EXPECT_EQ(writer.size(), RequestWriter::kFirst);
+}
+
 TEST(Messages, FixedValueBaselines) {
-  EXPECT_EQ(ToHex(AsValue(Hello{0x01020304, 0x11121314})), "0403020114131211");
+  EXPECT_EQ(ToHex(AsValue(Hello{0x01020304, 0x11121314, 0x21222324, 0})),
+            "04030201"
+            "14131211"
+            "24232221"
+            "00000000");
   const Welcome welcome{0x0102030405060708,
                         0x1112131415161718,
                         0x2122232425262728,
@@ -257,6 +309,8 @@ TEST(Messages, FixedValueBaselines) {
                         0x01727374,
                         0x8182,
                         0x9192,
+                        0,
+                        0x01a4,
                         0};
   EXPECT_EQ(ToHex(AsValue(welcome)),
             "0807060504030201"
@@ -269,6 +323,8 @@ TEST(Messages, FixedValueBaselines) {
             "74737201"
             "8281"
             "9291"
+            "00000000"
+            "a4010000"
             "00000000");
   EXPECT_EQ(ToHex(AsValue(Location{0x0102030405060708, 0x1112131415161718, 0x2122232425262728,
                                    0x3132333435363738, 0x41424344, 0x5152, 0})),
@@ -282,7 +338,7 @@ TEST(Messages, FixedValueBaselines) {
   const auto decoded = DecodeWelcome(AsValue(welcome));
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(ToHex(AsValue(*decoded)), ToHex(AsValue(welcome)));
-  EXPECT_EQ(DecodeHello(AsValue(Hello{4096, 16}))->receive_size, 4096U);
+  EXPECT_EQ(DecodeHello(AsValue(Hello{4096, 16, 64, 0}))->receive_size, 4096U);
   EXPECT_EQ(DecodeLocation(AsValue(Location{5, 6, 7, 0, 0, 0, 0}))->version, 6U);
 }
 
@@ -291,9 +347,10 @@ TEST(Messages, FixedValuesOutOfRange) {
     return status.code() == absl::StatusCode::kInvalidArgument &&
            status.message().find(field) != absl::string_view::npos;
   };
-  EXPECT_TRUE(names(DecodeHello(AsValue(Hello{255, 1})).status(), "receive_size"));
-  EXPECT_TRUE(names(DecodeHello(AsValue(Hello{256, 0})).status(), "receive_count"));
-  const Welcome good{4096, 1 << 20, 1, 1 << 20, 7, 1024, 8192, 4096, 16, 1, 0};
+  EXPECT_TRUE(names(DecodeHello(AsValue(Hello{255, 1, 0, 0})).status(), "receive_size"));
+  EXPECT_TRUE(names(DecodeHello(AsValue(Hello{256, 0, 0, 0})).status(), "receive_count"));
+  EXPECT_TRUE(names(DecodeHello(AsValue(Hello{256, 1, 0, 1})).status(), "reserved"));
+  const Welcome good{4096, 1 << 20, 1, 1 << 20, 7, 1024, 8192, 4096, 16, 1, 0, 0, 0};
   ASSERT_TRUE(DecodeWelcome(AsValue(good)).ok());
   const auto with = [&](auto member, auto value) {
     Welcome bad = good;
@@ -306,6 +363,11 @@ TEST(Messages, FixedValuesOutOfRange) {
   EXPECT_TRUE(names(with(&Welcome::max_message, 255U), "max_message"));
   EXPECT_TRUE(names(with(&Welcome::eager_limit, 8193U), "eager_limit"));
   EXPECT_TRUE(names(with(&Welcome::window, uint16_t{0}), "window"));
+  EXPECT_TRUE(names(with(&Welcome::operations, 15U), "operations"));
+  EXPECT_TRUE(names(with(&Welcome::operations, 2049U), "operations"));
+  EXPECT_TRUE(with(&Welcome::operations, 16U).ok());
+  EXPECT_TRUE(with(&Welcome::operations, 2048U).ok());
+  EXPECT_TRUE(names(with(&Welcome::reserved, 1U), "reserved"));
   EXPECT_TRUE(names(DecodeLocation(AsValue(Location{0, 1, 1, 1, 1, 1, 0})).status(), "slot"));
   EXPECT_TRUE(names(DecodeLocation(AsValue(Location{1, 1, 0, 1, 1, 1, 0})).status(), "check"));
   EXPECT_TRUE(names(DecodeLocation(AsValue(Location{1, 1, 1, 1, 1, 1, 1})).status(), "reserved"));

@@ -1,0 +1,43 @@
+#include "client/src/causes.h"
+
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "common/verbs/errors.h"
+#include "verbena/connection.h"
+
+namespace verbena {
+namespace {
+
+constexpr char kFinal[] = "verbena/final";
+constexpr char kOutcome[] = "verbena/outcome";
+
+}  // namespace
+
+bool OutcomeUnknown(const absl::Status& status) { return status.GetPayload(kOutcome).has_value(); }
+
+namespace client {
+
+absl::Status Final(absl::Status status) {
+  status.SetPayload(kFinal, absl::Cord("yes"));
+  return status;
+}
+
+bool IsFinal(const absl::Status& status) { return status.GetPayload(kFinal).has_value(); }
+
+absl::Status WithOutcomeUnknown(const absl::Status& status) {
+  absl::Status unknown(status.code(), absl::StrCat(status.message(),
+                                                   "; the outcome is unknown: the change may "
+                                                   "have been made or not"));
+  unknown.SetPayload(kOutcome, absl::Cord("unknown"));
+  return unknown;
+}
+
+absl::Status ForUsers(absl::Status status) {
+  status.ErasePayload(kFinal);
+  return verbs::WithoutErrno(std::move(status));
+}
+
+}  // namespace client
+}  // namespace verbena

@@ -1,0 +1,32 @@
+// For tests that break a connection under its user.
+#pragma once
+
+#include "client/src/connection_impl.h"
+#include "common/verbs/queues.h"
+
+namespace verbena::client {
+
+// Not thread-safe, like the connection.
+class VERBENA_LOCAL ConnectionTestPeer {
+ public:
+  explicit ConnectionTestPeer(Connection& connection) : impl_(*connection.impl_) {}
+
+  // Whether there is a connection at the moment.
+  bool up() const { return impl_.lost().ok(); }
+  // Why there is none.
+  absl::Status lost() const { return impl_.lost(); }
+  // Moves the queue pair to ERR behind the connection's back, as an adapter does that has met an
+  // error. Nothing happens while there is no connection.
+  void Break() {
+    if (!up()) return;
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_ERR;
+    [[maybe_unused]] const int ignored =
+        impl_.dialling().api->ModifyQp(impl_.endpoint().qp(), &attributes, IBV_QP_STATE);
+  }
+
+ private:
+  Connection::Impl& impl_;
+};
+
+}  // namespace verbena::client

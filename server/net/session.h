@@ -1,0 +1,96 @@
+// What the server remembers of a session: the answers to changes that it has made and that the
+// client may not have seen, so that a change which the client repeats on its next connection is
+// answered and not made again.
+//
+// An answer is kept in the place of its sequence number modulo the window. A client uses no number
+// more than `operations` above the ones it has acknowledged, so what an answer replaces has been
+// acknowledged: keeping one is a single write to a cache line, and nothing is ever searched for.
+//
+// Only a change that had an effect is kept. What failed, or only read, is simply done again: then
+// it takes effect (or does not) when it is done again, which is between its submission and its
+// answer like any other time.
+//
+// Not thread-safe, and it needs no lock: it is used by the worker of the one connection that the
+// session has. SessionTable hands it to the next connection under its lock, after the worker of the
+// one before has said that it works on nothing of that connection any more.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "common/wire/messages.h"
+
+namespace verbena::net {
+
+// The answer to a change that was made. Aligned so that it lies in one cache line.
+struct alignas(32) KeptAnswer {
+  uint64_t sequence = 0;  // 0: none
+  uint64_t version = 0;   // of the key after the change
+  int64_t number = 0;     // after an addition: the sum
+  wire::OpCode code{};
+  bool existed = false;    // the key was there before
+  bool has_value = false;  // a get-and-delete's answer, whose value is kept beside it
+};
+static_assert(sizeof(KeptAnswer) == 32);
+
+class Session {
+ public:
+  // Bytes of values of get-and-deletes that a session keeps.
+  static constexpr size_t kMaxValueBytes = 256 * 1024;
+
+  // `operations`: sequence numbers above the acknowledged ones that the client may use,
+  // wire::kMinSessionOperations to wire::kMaxSessionOperations.
+  explicit Session(uint32_t operations);
+
+  uint32_t operations() const { return operations_; }
+  // Bytes that it takes, without values.
+  size_t bytes() const { return sizeof(*this) + (mask_ + 1) * sizeof(KeptAnswer); }
+
+  // The client has seen the answers of all operations up to `acked`.
+  void Acknowledge(uint64_t acked) {
+    if (acked > acked_) acked_ = acked;
+    if (!values_.empty()) DropValues();
+  }
+  // InvalidArgument for a number that the client may not use (any more).
+  absl::Status Check(uint64_t sequence) const {
+    if (sequence > acked_ && sequence - acked_ <= operations_) return absl::OkStatus();
+    return WrongSequence(sequence);
+  }
+  // The answer to the change of that number; nullptr if it has not been made.
+  const KeptAnswer* Find(uint64_t sequence) const {
+    const KeptAnswer& kept = answers_[sequence & mask_];
+    return kept.sequence == sequence ? &kept : nullptr;
+  }
+  // A change has been made. Its number has passed Check.
+  void Keep(const KeptAnswer& answer) { answers_[answer.sequence & mask_] = answer; }
+
+  // Values of get-and-deletes.
+  bool has_values() const { return !values_.empty(); }
+  // Bytes of value that can be kept now.
+  size_t room_for_value() const { return kMaxValueBytes - value_bytes_; }
+  void KeepValue(uint64_t sequence, std::string_view value);
+  // Empty if there is none.
+  std::string_view ValueOf(uint64_t sequence) const;
+
+ private:
+  struct Value {
+    uint64_t sequence;
+    std::string bytes;
+  };
+
+  absl::Status WrongSequence(uint64_t sequence) const;
+  void DropValues();
+
+  uint32_t operations_;
+  uint64_t mask_;
+  std::unique_ptr<KeptAnswer[]> answers_;
+  uint64_t acked_ = 0;
+  std::deque<Value> values_;  // in the order of their sequence numbers
+  size_t value_bytes_ = 0;
+};
+
+}  // namespace verbena::net

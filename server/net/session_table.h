@@ -1,0 +1,92 @@
+// The sessions of all clients, in memory that all workers share.
+//
+// A session has one connection at most. A client that has lost its connection makes another and
+// says hello on it with the same session; it gets the session when the connection before is fenced:
+// its queue pair is in ERR and its worker has done or dropped what had arrived, so that nothing
+// comes to be applied behind the new connection's back. Until then the hello waits.
+//
+//   worker of the new connection        table                worker of the old connection
+//   Enter -> the session has another
+//     connection: waits             ->  kSuperseded       -> closes it (drops what has arrived)
+//                                                            queue pair in ERR: Leave
+//   kSessionReady: says welcome     <-  hands it over     <-
+//
+// Mail about a connection is posted under the table's lock and before its Leave, which comes before
+// the acceptor's last word about it (kGone); so pointers in it are good. What a worker has written
+// to a session the next one sees, since both have held the lock in between.
+//
+// Sessions without a connection stay for a time, and in bounded number: the oldest go first.
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+#include "server/net/session.h"
+
+namespace verbena::net {
+
+struct Connection;
+
+struct SessionLimits {
+  int64_t linger_ns = int64_t{60} * 1'000'000'000;  // without a connection
+  size_t most_kept = 16 * 1024;                     // without a connection
+  size_t most_bytes = size_t{256} << 20;            // of all, soft: see Enter
+};
+
+// For people.
+struct SessionCounts {
+  uint64_t open = 0;        // with a connection
+  uint64_t kept = 0;        // without
+  uint64_t bytes = 0;       // of all, without the values of get-and-deletes
+  uint64_t resumed = 0;     // ever: taken up by another connection
+  uint64_t dropped = 0;     // ever: not taken up in time, or too many
+  uint64_t superseded = 0;  // connections that were ended for their successors
+};
+
+class SessionTable {
+ public:
+  explicit SessionTable(const SessionLimits& limits) : limits_(limits) {}
+  SessionTable(const SessionTable&) = delete;
+  SessionTable& operator=(const SessionTable&) = delete;
+
+  // Gives the connection its session (Connection::session), made anew if it is not known, and sets
+  // Connection::kept and Connection::resumed; true. False if it has to wait for another connection
+  // to end: kSessionReady tells. `operations` as in Hello; a session that is new gets fewer (down
+  // to wire::kMinSessionOperations) when sessions take more memory than they should. By the
+  // connection's worker.
+  bool Enter(Connection& connection, uint32_t operations);
+  // The connection is fenced: it no longer has its session, or waits for one. Who waits gets it. By
+  // the connection's worker; nothing happens if it has none.
+  void Leave(Connection& connection);
+  // Ends the connection that a session has, if there is one: its client wants another.
+  void Supersede(uint64_t session);
+
+  SessionCounts Counts();
+
+ private:
+  struct Entry {
+    std::unique_ptr<Session> session;
+    Connection* connection = nullptr;       // that has it; null: it is kept
+    Connection* waiting = nullptr;          // for it
+    uint32_t wanted = 0;                    // operations, of the one that waits
+    int64_t left = 0;                       // CLOCK_MONOTONIC, ns, when it lost its connection
+    std::list<uint64_t>::iterator place{};  // in kept_, without a connection
+  };
+  using Entries = absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>>;
+
+  void Give(Entry& entry, Connection& connection, uint32_t operations, bool known);
+  void DropOldest();
+  void DropExpired(int64_t now);
+
+  const SessionLimits limits_;
+  std::mutex mutex_;
+  Entries entries_;
+  std::list<uint64_t> kept_;  // without a connection, oldest first
+  SessionCounts counts_;
+};
+
+}  // namespace verbena::net
