@@ -329,6 +329,8 @@ class VERBENA_LOCAL Connection::Impl : private client::ForkObserver {
   void SleepUntil(int64_t deadline);
   void Maintain(int64_t now);
   void ScanDeadlines(int64_t now);
+  void LookForServer(int64_t now);
+  void OnLooked();
   int64_t TimeFor(const Operation& op) const {
     return op.timeout_ns != 0 ? op.timeout_ns : timeout_ns_;
   }
@@ -426,6 +428,9 @@ class VERBENA_LOCAL Connection::Impl : private client::ForkObserver {
   int64_t last_events_ = 0;   // when the connection manager was last asked
   int64_t last_scan_ = 0;     // when deadlines were last looked at
   bool late_before_ = false;  // the last look found one that had passed
+  int64_t last_server_look_ = 0;
+  int64_t next_server_look_ = INT64_MAX;
+  uint64_t look_number_ = 0;  // of the READ's post
   int64_t scan_interval_ns_;  // between two scans
   uint64_t callbacks_ = 0;
 #ifndef NDEBUG

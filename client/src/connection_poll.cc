@@ -1,11 +1,15 @@
 // Messages, waiting, deadlines, and the end of a connection.
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/src/connection_impl.h"
 #include "client/src/ticks.h"
 #include "common/base/clock.h"
+#include "common/layout/region_header.h"
+#include "common/verbs/data_path.h"
 #include "common/verbs/errors.h"
 
 namespace verbena {
@@ -18,6 +22,8 @@ using client::WrId;
 constexpr int64_t kEventInterval = 10'000'000;
 // Polls in vain between two looks at the clock while a call waits.
 constexpr uint32_t kPollsPerLook = 32;
+// How long something is in flight before the server is looked for, and again.
+constexpr int64_t kQuietTime = 1'000'000'000;
 
 }  // namespace
 
@@ -48,11 +54,14 @@ void Connection::Impl::FlushRequests() {
 void Connection::Impl::OnOtherCompletion(const ibv_wc& wc) {
   const WrId id(wc.wr_id);
   if (wc.status != IBV_WC_SUCCESS) {
-    Lose(verbs::WcError(
-        wc, absl::StrCat(id.kind == RequestKind::kRead ? "a READ of the region of" : "a request to",
-                         " the server at ", endpoint_->server())));
+    Lose(verbs::WcError(wc,
+                        absl::StrCat(id.kind == RequestKind::kRead || id.kind == RequestKind::kLook
+                                         ? "a READ of the region of"
+                                         : "a request to",
+                                     " the server at ", endpoint_->server())));
     return;
   }
+  if (id.kind == RequestKind::kLook) OnLooked();
   if (id.kind == RequestKind::kSend) endpoint_->Retire(Endpoint::SendNumber(id));
   if (id.kind == RequestKind::kReceive && id.ref.slot < endpoint_->receives()) {
     OnReceive(id.ref.slot, wc.byte_len);
@@ -153,13 +162,19 @@ void Connection::Impl::Maintain(int64_t now) {
 void Connection::Impl::ScanDeadlines(int64_t now) {
   bool late = false;
   int64_t allowed = 0;
+  int64_t oldest = INT64_MAX;
   pool_.ForEach([&](Operation& op) {
     if (op.kind == client::OperationKind::kTouch) return;
     if (op.first_seen == 0) op.first_seen = now;
+    oldest = std::min(oldest, op.first_seen);
     op.late = now - op.first_seen >= TimeFor(op);
     if (op.late) allowed = TimeFor(op);
     late = late || op.late;
   });
+  if (up_ && oldest != INT64_MAX) {
+    next_server_look_ = std::max(oldest, last_server_look_) + kQuietTime;
+    if (now >= next_server_look_) LookForServer(now);
+  }
   // Answers may lie in the completion queue while this process did not run (SIGSTOP, a paused
   // virtual machine): they are taken before a second look decides.
   if (!late || !std::exchange(late_before_, late)) {
@@ -171,6 +186,41 @@ void Connection::Impl::ScanDeadlines(int64_t now) {
       absl::StrCat("no answer from the server at ", endpoint_->server(), " within ",
                    allowed / 1'000'000, " ms; the connection is given up")));
   late_ = true;
+}
+
+// Whether the server is still there. One that was killed may say nothing (its host sends one
+// message, which can be lost), and whoever waits for an answer has nothing under way that could
+// fail: so its epoch is READ, which costs it no CPU, and fails if nobody acknowledges it. READs
+// that are in flight already do the same. A frozen server passes; deadlines are for that.
+void Connection::Impl::LookForServer(int64_t now) {
+  last_server_look_ = now;
+  next_server_look_ = now + kQuietTime;
+  if (reads_in_flight_ != 0 || endpoint_->send_room() == 0) return;
+  // No operation READs into the sink of the place for releases.
+  ibv_sge sge{.addr = verbs::AddressOf(endpoint_->sink(release_slot())->block.data()),
+              .length = sizeof(uint64_t),
+              .lkey = lkey_};
+  ibv_send_wr request =
+      verbs::MakeRead(WrId(RequestKind::kLook, {}).bits(), &sge,
+                      region_address_ + offsetof(layout::RegionHeader, epoch), region_rkey());
+  look_number_ = endpoint_->PostNumber(/*signalled=*/true);
+  ++reads_in_flight_;
+  ++stats_.reads;
+  ++stats_.doorbells;
+  stats_.bytes_read += sge.length;
+  ibv_send_wr* bad = nullptr;
+  const int error = verbs::PostSend(endpoint_->qp(), &request, &bad);
+  if (error != 0) Lose(verbs::ErrnoStatus(error, "ibv_post_send", "a READ of the server's epoch"));
+}
+
+void Connection::Impl::OnLooked() {
+  --reads_in_flight_;
+  endpoint_->Retire(look_number_);
+  uint64_t epoch;
+  std::memcpy(&epoch, endpoint_->sink(release_slot())->block.data(), sizeof(epoch));
+  if (epoch == context_->shape.epoch) return;
+  Lose(absl::UnavailableError(
+      absl::StrCat("the server at ", endpoint_->server(), " has another epoch: it has restarted")));
 }
 
 int64_t Connection::Impl::EarliestDeadline() {

@@ -294,6 +294,7 @@ void Connection::Impl::SleepWithout(int64_t deadline) {
 // Without a connection the next attempt has its time, if somebody waits for it.
 int64_t Connection::Impl::NextTime() {
   const int64_t deadline = EarliestDeadline();
+  if (up_ && pool_.used() != 0) return std::min(deadline, next_server_look_);
   const bool attempt = !up_ && dead_.ok() && pool_.used() != 0 && !reconnector_.running();
   return attempt ? std::min(deadline, next_attempt_) : deadline;
 }

@@ -30,8 +30,9 @@
 namespace verbena::client {
 
 // What a work request is, in its wr_id. For kRead and kReceive the slot is an operation's or a
-// buffer's; for kSend slot and generation are the number of the post (see PostNumber).
-enum class RequestKind : uint8_t { kRead = 1, kSend = 2, kReceive = 3 };
+// buffer's; for kSend slot and generation are the number of the post (see PostNumber). kLook is the
+// READ of the server's epoch.
+enum class RequestKind : uint8_t { kRead = 1, kSend = 2, kReceive = 3, kLook = 4 };
 using WrId = verbs::WrId<RequestKind>;
 
 struct EndpointOptions {

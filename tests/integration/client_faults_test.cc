@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/integration/eventually.h"
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 #include "verbena/connection.h"
@@ -138,6 +139,32 @@ TEST(ClientFaultsTest, ServerKilledUnderAWait) {
   EXPECT_EQ(pair.client->Wait(seconds(60)), 1);
   EXPECT_LT(steady_clock::now() - killed, testing::Soon());
   EXPECT_TRUE(absl::IsUnavailable(outcome)) << outcome;
+}
+
+// While an answer is awaited nothing is under way that could fail if the server had gone, so its
+// epoch is READ. A frozen server's can be: the connection stays, and the change is made in the end.
+TEST(ClientFaultsTest, ASilentServerIsLookedFor) {
+  const Pair pair = Start(TestOptions());
+  ASSERT_NE(pair.client, nullptr);
+  Connection& client = *pair.client;
+  ASSERT_TRUE(client.Put("key", "value").ok());
+  ASSERT_TRUE(pair.server->process().Freeze().ok());
+  absl::Status outcome = absl::UnknownError("not called");
+  ASSERT_TRUE(
+      client
+          .SubmitPut("key", "other",
+                     [&](const absl::Status& status, const ChangeResult&) { outcome = status; })
+          .ok());
+  const uint64_t reads = client.stats().reads;
+  EXPECT_TRUE(testing::Eventually([&] {
+    client.Poll();
+    return client.stats().reads >= reads + 1;
+  }));
+  EXPECT_EQ(client.in_flight(), 1U);
+  pair.server->process().Signal(SIGCONT);
+  client.Drain();
+  EXPECT_TRUE(outcome.ok()) << outcome;
+  EXPECT_TRUE(client.status().ok()) << client.status();
 }
 
 TEST(ClientFaultsTest, FrozenServerMissesTheDeadlineOfChanges) {
