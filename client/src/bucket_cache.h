@@ -55,12 +55,21 @@ class BucketCache {
 
   static uint32_t OverflowIndex(uint32_t link) { return layout::kBuckets + link - 1; }
 
-  // Asks for the lines where the bucket is looked for first. Requires enabled(). Always inline,
-  // since gcc takes a function that only prefetches for one without effect and drops its calls.
-  [[gnu::always_inline]] void Prefetch(uint32_t frame, uint32_t index) const {
-    const auto* bucket = reinterpret_cast<const char*>(At(frame, index));
-    __builtin_prefetch(bucket);
-    __builtin_prefetch(bucket + 64);
+  // Where the bucket is looked for first, of which the lines are asked for. Requires enabled() and
+  // frame < frames(). Always inline, since gcc takes a function that only prefetches for one
+  // without effect and drops its calls.
+  [[gnu::always_inline]] layout::Bucket* Prefetch(uint32_t frame, uint32_t index) const {
+    layout::Bucket* const home = At(frame, index);
+    __builtin_prefetch(home);
+    __builtin_prefetch(reinterpret_cast<const char*>(home) + 64);
+    return home;
+  }
+  // Whether what lies at home is a copy that serves `hash`, and has been used before: Find would
+  // return it, unchanged.
+  static bool ServesAtHome(const layout::Bucket& home, layout::KeyHash hash) {
+    constexpr uint64_t kMarks = kFilled | kReferenced;
+    const layout::BucketHeader header = HeaderOf(home);
+    return (header.bits & kMarks) == kMarks && header.Covers(hash);
   }
 
   // A copy of bucket `index` of the segment that has home `frame` and serves `hash`, or nullptr.

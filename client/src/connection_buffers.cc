@@ -108,8 +108,8 @@ void Connection::Impl::StartGetInto(Operation& op) {
 }
 
 void Connection::Impl::LookUpInto(Operation& op) {
-  op.segment = context_->segments.Get(op.hash);
-  ActOtherwise(op, op.lookup.Start(*context_, op.segment, op.hash, op.key, op.sink));
+  const client::SegmentRef segment = context_->segments.Get(op.hash);
+  ActOtherwise(op, op.lookup.Start(*context_, segment, op.hash, op.key, op.sink));
 }
 
 // What cannot be decided with the value in the caller's memory (it may be too large for it) is done

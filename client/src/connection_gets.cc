@@ -2,6 +2,7 @@
 // compiled as one piece.
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,9 +15,6 @@
 
 namespace verbena {
 
-using client::OperationPool;
-using client::RequestKind;
-using client::WrId;
 using layout::KeyHash;
 
 absl::Status Connection::Impl::KeyError(std::string_view key) const {
@@ -43,7 +41,8 @@ absl::Status Connection::Impl::CheckRoom() const {
 // Keys of common lengths are copied here by a few overlapping words, as they are compared: for so
 // little a call costs more than it does.
 std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view key) {
-  char* const to = op.key_memory;
+  char* const to =
+      op.key_memory;  // read once: for all that the compiler knows, it points to itself
   const char* const from = key.data();
   const size_t size = key.size();
   if (size >= 16 && size <= 32) [[likely]] {
@@ -56,7 +55,7 @@ std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view
   } else {
     std::memcpy(to, from, size);
   }
-  return {op.key_memory, key.size()};
+  return {to, size};
 }
 
 // The lookup itself begins with the next flush; until then the cached bucket's lines are fetched.
@@ -67,8 +66,7 @@ std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view
     Ask(op);
     return;
   }
-  op.segment = context_->segments.Get(op.hash);
-  if (context_->cache.enabled()) context_->cache.Prefetch(op.segment.frame, op.hash.bucket());
+  op.lookup.Prepare(*context_, context_->segments.Get(op.hash), op.hash, key, op.sink);
   starts_.Push(&op);
 }
 
@@ -78,7 +76,8 @@ std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view
     return CheckSubmit(key);
   }
   Operation& op = pool_.Acquire(OperationKind::kGet);
-  op.on_get = std::move(callback);
+  // In place of the one that is there, which is empty since it has run, and needs no destructor.
+  std::construct_at(&op.on_get, std::move(callback));
   StartGet(op, KeepKey(op, key));
   return absl::OkStatus();
 }
@@ -193,14 +192,6 @@ void Connection::Impl::Found(Operation& op, const GetResult& got) {
   }
 }
 
-[[gnu::always_inline]] inline void Connection::Impl::Act(Operation& op, const Lookup::Step& step) {
-  if (step.action == Lookup::Action::kFound) {
-    FinishGet(op, absl::OkStatus(), {op.lookup.value(), op.lookup.version()});
-  } else {
-    ActOtherwise(op, step);
-  }
-}
-
 void Connection::Impl::QueueRead(Operation& op) {
   op.read_queued = true;
   reads_.Push(&op);
@@ -218,6 +209,7 @@ void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
       if (!op.read_queued && op.lookup.NextRead(&op.step)) QueueRead(op);
       return;
     case Lookup::Action::kFound:
+      if (op.kind == OperationKind::kGet && --touch_countdown_ == 0) NoteTouch(op.hash);
       Found(op, {op.lookup.value(), op.lookup.version()});
       return;
     case Lookup::Action::kNeedSpace:
@@ -286,52 +278,65 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
 // The same out of line, for operations that are not on the warm path.
 void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
 
-// False if the lookup does not begin with a READ.
-[[gnu::always_inline]] inline bool Connection::Impl::BeginLookup(Operation& op) {
-  op.step = op.lookup.Start(*context_, op.segment, op.hash, op.key, op.sink);
-  if (op.step.action == Lookup::Action::kRead) return true;
-  ActOtherwise(op, Lookup::Step(op.step));
-  return false;
-}
-
-[[gnu::always_inline]] inline void Connection::Impl::FillRead(uint32_t i, Operation& op) {
+// Makes `step` the last READ of the list, with `i` before it.
+[[gnu::always_inline]] inline void Connection::Impl::FillRead(uint32_t i, Operation& op,
+                                                              const Lookup::Step& step) {
   ibv_sge& sge = read_sges_[size_t{2} * i];
-  sge.addr = verbs::AddressOf(op.step.target);
-  sge.length = op.step.length;
+  sge.addr = verbs::AddressOf(step.target);
+  sge.length = step.length;
   sge.lkey = lkey_;
-  if (op.step.in_space) FillElsewhere(i, op);
+  if (step.in_space) FillElsewhere(i, op);
   ibv_send_wr& request = read_list_[i];
-  request.wr_id = WrId(RequestKind::kRead, OperationPool::RefOf(op)).bits();
-  request.wr.rdma.remote_addr = region_address_ + op.step.offset;
+  request.wr_id = op.read_id;
+  request.next = nullptr;
+  request.wr.rdma.remote_addr = region_address_ + step.offset;
+  if (i != 0) read_list_[i - 1].next = &request;
   op.post_numbers[op.reads_posted++ % op.post_numbers.size()] =
       endpoint_->PostNumber(/*signalled=*/true);
-  stats_.bytes_read += op.step.length;
+  stats_.bytes_read += step.length;
 }
 
 // Posts the READs that wait, and those of lookups that have not begun, as lists. Never more in
 // flight than negotiated, nor more than the send queue holds.
-[[gnu::always_inline]] inline void Connection::Impl::PostReads() {
+void Connection::Impl::PostReads() {
   uint32_t count = kReadList;
   while (count == kReadList && up_) {
     const uint32_t room =
         std::min({kReadList, endpoint_->read_depth() - reads_in_flight_, endpoint_->send_room()});
     count = 0;
     while (count < room) {
-      Operation* op;
       if (!reads_.empty()) {
-        op = reads_.Pop();
-        op->read_queued = false;
+        Operation& op = *reads_.Pop();
+        op.read_queued = false;
+        FillRead(count++, op, op.step);
+        if (op.step.in_space) QueueNextPiece(op);
       } else if (!starts_.empty()) {
-        op = starts_.Pop();
-        if (!BeginLookup(*op)) continue;
+        Operation& op = *starts_.Pop();
+        Lookup::Step step;
+        if (op.lookup.StartWarm(*context_, &step)) [[likely]] {
+          FillRead(count++, op, step);
+        } else {
+          ActOtherwise(op, op.lookup.Start(*context_));
+        }
       } else {
         break;
       }
-      FillRead(count++, *op);
-      if (op->step.in_space) [[unlikely]]
-        QueueNextPiece(*op);
     }
     if (count != 0) PostReadList(count);
+  }
+}
+
+// The same, with less to look at, where one lookup is to begin, nothing else is to be READ, and
+// there is room.
+[[gnu::always_inline]] inline void Connection::Impl::PostLoneRead() {
+  Operation& op = *starts_.Pop();
+  Lookup::Step step;
+  if (op.lookup.StartWarm(*context_, &step)) [[likely]] {
+    FillRead(0, op, step);
+    PostReadList(1);
+  } else {
+    ActOtherwise(op, op.lookup.Start(*context_));
+    PostReads();
   }
 }
 
@@ -341,10 +346,8 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
 }
 
 [[gnu::always_inline]] inline void Connection::Impl::PostReadList(uint32_t count) {
-  read_list_[count - 1].next = nullptr;
   ibv_send_wr* bad = nullptr;
   const int error = verbs::PostSend(endpoint_->qp(), read_list_.data(), &bad);
-  if (count < kReadList) read_list_[count - 1].next = &read_list_[count];
   if (scattered_) GatherAgain();
   reads_in_flight_ += count;
   ++stats_.doorbells;
@@ -356,60 +359,71 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
 
 [[gnu::always_inline]] inline void Connection::Impl::Flush() {
   if (space_freed_ && !space_waiters_.empty()) ServeSpaceWaiters();
-  if (!starts_.empty() || !reads_.empty()) PostReads();
+  if (!starts_.empty() || !reads_.empty()) {
+    if (starts_.size() == 1 && reads_.empty() && reads_in_flight_ == 0 &&
+        endpoint_->send_room() != 0 && up_) {
+      PostLoneRead();
+    } else {
+      PostReads();
+    }
+  }
   if (requests_.CanSend()) FlushRequests();
 }
 
-[[gnu::always_inline]] inline void Connection::Impl::OnReadCompletion(const WrId& id) {
-  Operation* const op = pool_.Find(id.ref);
-  if (op == nullptr) {
-    Lose(absl::InternalError("a READ has completed that nobody waits for"));
-    return;
-  }
+[[gnu::always_inline]] inline void Connection::Impl::OnReadCompletion(Operation& op) {
   --reads_in_flight_;
-  endpoint_->Retire(op->post_numbers[op->reads_completed++ % op->post_numbers.size()]);
-  if (op->kind == OperationKind::kGet) {
-    Act(*op, op->lookup.OnRead(*context_));
-  } else if (op->kind == OperationKind::kGetInto) {
-    ActOtherwise(
-        *op, op->lookup.split() ? op->lookup.OnSplitRead(*context_) : op->lookup.OnRead(*context_));
-  } else if (op->kind == OperationKind::kRawRead) {
-    FinishCall(*op, absl::OkStatus(), {});
+  endpoint_->Retire(op.post_numbers[op.reads_completed++ % op.post_numbers.size()]);
+  std::string_view value;
+  uint64_t version;
+  if (op.kind == OperationKind::kGet && op.lookup.OnWarmRead(*context_, &value, &version))
+      [[likely]] {
+    FinishGet(op, absl::OkStatus(), {value, version});
+  } else if (op.kind == OperationKind::kRawRead) {
+    FinishCall(op, absl::OkStatus(), {});
+  } else if (op.kind == OperationKind::kGetInto && op.lookup.split()) {
+    ActOtherwise(op, op.lookup.OnSplitRead(*context_));
   } else {
-    ActOtherwise(*op, op->lookup.OnRead(*context_));
+    ActOtherwise(op, op.lookup.OnRead(*context_));
   }
 }
 
-int Connection::Impl::PollOnce() {
+[[gnu::always_inline]] inline int Connection::Impl::PollInline() {
   if (client::CheapTicks() >= next_look_) Maintain(MonotonicNanos());
-  int count = 0;
-  if (up_) {
-    Flush();
-    std::array<ibv_wc, kPollBatch> completions;
-    count = verbs::Poll(endpoint_->cq(), completions);
-    const ibv_wc* const end = completions.data() + std::max(count, 0);
-    for (const ibv_wc* next = completions.data(); next < end; ++next) {
-      const ibv_wc& wc = *next;
-      const WrId id(wc.wr_id);
-      if (wc.status == IBV_WC_SUCCESS && id.kind == RequestKind::kRead) {
-        OnReadCompletion(id);
-      } else {
-        OnOtherCompletion(wc);
-        if (!up_) break;
-      }
-    }
-    if (count < 0) Lose(absl::InternalError("the completion queue has failed (overrun)"));
-    // A caller that has its value may not come back for long, and the server keeps the pin.
-    if (std::exchange(release_due_, false) && up_) FlushRequests();
+  if (!up_) [[unlikely]] {
+    Recover();
+    return 0;
   }
-  if (!up_) Recover();
+  Flush();
+  std::array<ibv_wc, kPollBatch> completions;
+  const int count = verbs::Poll(endpoint_->cq(), completions);
+  for (int i = 0; i < count; ++i) {
+    const ibv_wc& wc = completions[static_cast<size_t>(i)];
+    Operation* const op = wc.status == IBV_WC_SUCCESS ? pool_.FindByRead(wc.wr_id) : nullptr;
+    if (op != nullptr) [[likely]] {
+      OnReadCompletion(*op);
+    } else {
+      OnOtherCompletion(wc);
+      if (!up_) break;
+    }
+  }
+  if (count < 0) [[unlikely]]
+    Lose(absl::InternalError("the completion queue has failed (overrun)"));
+  if (release_due_) [[unlikely]] {
+    // A caller that has its value may not come back for long, and the server keeps the pin.
+    release_due_ = false;
+    if (up_) FlushRequests();
+  }
+  if (!up_) [[unlikely]]
+    Recover();
   return count;
 }
+
+int Connection::Impl::PollOnce() { return PollInline(); }
 
 [[gnu::always_inline]] inline int Connection::Impl::Poll() {
   if (in_callback_) return 0;
   const uint64_t before = callbacks_;
-  PollOnce();
+  PollInline();
   return static_cast<int>(callbacks_ - before);
 }
 

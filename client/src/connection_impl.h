@@ -264,7 +264,6 @@ class VERBENA_LOCAL Connection::Impl : private client::ForkObserver {
   void NoteTouch(layout::KeyHash hash);
 
   // What the lookup's next step asks for.
-  void Act(Operation& op, const Lookup::Step& step);
   void ActOtherwise(Operation& op, const Lookup::Step& step);
   void QueueRead(Operation& op);
   void QueueNextPiece(Operation& op);
@@ -314,12 +313,13 @@ class VERBENA_LOCAL Connection::Impl : private client::ForkObserver {
   void Flush();
   void FlushRequests();
   void PostReads();
+  void PostLoneRead();
   void PostReadList(uint32_t count);
-  bool BeginLookup(Operation& op);
-  void FillRead(uint32_t i, Operation& op);
+  void FillRead(uint32_t i, Operation& op, const Lookup::Step& step);
   // Returns the number of completions that were taken.
   int PollOnce();
-  void OnReadCompletion(const client::WrId& id);
+  int PollInline();
+  void OnReadCompletion(Operation& op);
   void OnOtherCompletion(const ibv_wc& wc);
   void OnReceive(uint32_t buffer, uint32_t length);
 

@@ -62,6 +62,9 @@ void Connection::Impl::OnOtherCompletion(const ibv_wc& wc) {
     return;
   }
   if (id.kind == RequestKind::kLook) OnLooked();
+  if (id.kind == RequestKind::kRead) {
+    Lose(absl::InternalError("a READ has completed that nobody waits for"));
+  }
   if (id.kind == RequestKind::kSend) endpoint_->Retire(Endpoint::SendNumber(id));
   if (id.kind == RequestKind::kReceive && id.ref.slot < endpoint_->receives()) {
     OnReceive(id.ref.slot, wc.byte_len);

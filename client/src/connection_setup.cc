@@ -146,7 +146,6 @@ Connection::Impl::Impl(client::Connected connected, std::unique_ptr<client::Wait
   pool_.ForEachSlot([this](Operation& op) { op.key_memory = keys_.get() + kKeyStride * op.slot; });
   for (uint32_t i = 0; i < kReadList; ++i) {
     read_list_[i] = verbs::MakeRead(0, &read_sges_[size_t{2} * i], 0, 0);
-    read_list_[i].next = i + 1 < kReadList ? &read_list_[i + 1] : nullptr;
   }
   TakeGreeting(connected.greeting);
 }

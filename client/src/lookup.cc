@@ -1,10 +1,13 @@
 #include "client/src/lookup.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstring>
 
 #include "client/src/slot_marks.h"
+#include "client/src/slot_match.h"
+#include "common/base/relaxed_copy.h"
 
 namespace verbena::client {
 
@@ -13,6 +16,45 @@ using layout::BucketHeader;
 using layout::DirectoryEntry;
 using layout::ItemState;
 using layout::Slot;
+
+void Lookup::Reset(std::string_view key, ReadSink* sink) {
+  key_ = key;
+  sink_ = sink;
+  space_ = {};
+  at_ = {};
+}
+
+Lookup::Step Lookup::Read(State state, uint64_t offset, uint64_t length, void* target) {
+  state_ = state;
+  return {.action = Action::kRead,
+          .in_space = at_.in_space,
+          .length = static_cast<uint32_t>(length),
+          .offset = offset,
+          .target = static_cast<uint8_t*>(target)};
+}
+
+Lookup::Step Lookup::Start(LookupContext& context) {
+  Reset(key_, sink_);
+  if (copy_ == nullptr) return StartUncached(context);
+  copy_ = context.cache.Find(segment_.frame, hash_.bucket(), hash_);
+  if (copy_ == nullptr) return StartUncached(context);
+  ++context.counters.cache_hits;
+  at_.cached = true;
+  Collect(*copy_);
+  // The overflow buckets are looked at only where the primary one has no candidate.
+  if (at_.candidate_count == 0) CollectCachedOverflow(context);
+  return TryCandidates(context);
+}
+
+void Lookup::Collect(const Bucket& bucket) {
+  uint8_t count = 0;
+  for (uint32_t mask = MatchSlots(bucket, hash_.fingerprint()); mask != 0; mask &= mask - 1) {
+    const Slot slot{LoadRelaxed(&bucket.slots[static_cast<size_t>(std::countr_zero(mask))].bits)};
+    if (!slot.empty()) candidates_[count++] = slot;
+  }
+  at_.candidate_count = count;
+  at_.next_candidate = 0;
+}
 
 Lookup::Step Lookup::StartUncached(LookupContext& context) {
   ++context.counters.cache_misses;
@@ -87,7 +129,7 @@ Lookup::Step Lookup::RefreshDirectory(LookupContext& context) {
   return ReadDirectory(context);
 }
 
-Lookup::Step Lookup::TryOtherCandidates(LookupContext& context) {
+Lookup::Step Lookup::TryCandidates(LookupContext& context) {
   while (at_.next_candidate < at_.candidate_count) {
     slot_ = candidates_[at_.next_candidate++];
     if (at_.cached && SlotMarks::IsStruck(slot_)) {
@@ -134,7 +176,7 @@ Lookup::Step Lookup::EndOfCandidates() {
   return ReadPrimary();
 }
 
-Lookup::Step Lookup::OnOtherRead(LookupContext& context) {
+Lookup::Step Lookup::OnRead(LookupContext& context) {
   switch (state_) {
     case State::kBlock:
       return OnBlock(context);
@@ -193,6 +235,15 @@ Lookup::Step Lookup::OnOverflow(LookupContext& context) {
   }
   Collect(bucket);
   return TryCandidates(context);
+}
+
+Lookup::Step Lookup::OnBlock(LookupContext& context) {
+  uint64_t item_size = 0;
+  const uint8_t* const bytes = block();
+  const ItemState state =
+      layout::JudgeItem(bytes, length_, slot_.offset(), key_, context.hash_seed, &item_size);
+  if (state == ItemState::kAccepted) return Found(bytes);
+  return OnBlockNotAccepted(context, state, item_size);
 }
 
 Lookup::Step Lookup::OnBlockNotAccepted(LookupContext& context, ItemState state,
@@ -272,6 +323,19 @@ Lookup::Step Lookup::Judge(LookupContext& context, const uint8_t* bytes, uint64_
     return NotAccepted(context);
   }
   return FoundBody(bytes, expected_);
+}
+
+Lookup::Step Lookup::Found(const uint8_t* bytes) {
+  layout::ItemHeader header;
+  std::memcpy(&header, bytes, sizeof(header));
+  return FoundBody(bytes, header);
+}
+
+Lookup::Step Lookup::FoundBody(const uint8_t* bytes, const layout::ItemHeader& header) {
+  version_ = header.version;
+  value_ = {reinterpret_cast<const char*>(bytes) + sizeof(header) + header.key_len,
+            header.value_len};
+  return {.action = Action::kFound};
 }
 
 Lookup::Step Lookup::OnHeaderAgain(LookupContext& context) {

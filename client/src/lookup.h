@@ -111,10 +111,22 @@ class Lookup {
   static constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
   static constexpr uint8_t kPiecesInFlight = 3;
 
-  // Starts a lookup in `segment`, which context.segments has (or had a short while ago) for the
-  // hash; offset 0 if it has none. `key` and `sink` are borrowed until the end of the lookup.
+  // Says what is to be looked up, and has the lines of the cached bucket fetched meanwhile.
+  // `segment` is what context.segments has for the hash; offset 0 if it has none. `key`, of 1 to
+  // kMaxKeySize bytes, and `sink` are borrowed until the end of the lookup.
+  void Prepare(LookupContext& context, SegmentRef segment, layout::KeyHash hash,
+               std::string_view key, ReadSink* sink);
+  // Then starts it.
+  Step Start(LookupContext& context);
   Step Start(LookupContext& context, SegmentRef segment, layout::KeyHash hash, std::string_view key,
-             ReadSink* sink);
+             ReadSink* sink) {
+    Prepare(context, segment, hash, key, sink);
+    return Start(context);
+  }
+  // The same as Start where all is as it nearly always is: the bucket's copy lies at home, one slot
+  // of it matches, and the block fits the sink. `*step` is its READ then; else false, and the
+  // lookup is to be started by Start.
+  bool StartWarm(LookupContext& context, Step* step);
   // Starts with the block in which a scan has seen an item of the key. It is judged like any other
   // block; if it does not hold the key any more, the server is to be asked.
   Step StartAt(LookupContext& context, layout::Slot slot, std::string_view key, ReadSink* sink);
@@ -141,6 +153,10 @@ class Lookup {
 
   // The bytes of the oldest READ under way have arrived.
   Step OnRead(LookupContext& context);
+  // The same as OnRead where all is as it nearly always is: a block has come, in the sink, and is
+  // the key's item. Value (in the sink) and version are given back then; else false, and OnRead is
+  // to be called.
+  bool OnWarmRead(LookupContext& context, std::string_view* value, uint64_t* version);
   // Whether another READ can be posted behind the last one; if so, `*step` is it.
   bool NextRead(Step* step) {
     if (state_ != State::kPieces || asked_ == length_ || at_.in_flight == kPiecesInFlight)
@@ -179,11 +195,9 @@ class Lookup {
   Step StartUncached(LookupContext& context);
   // The next candidate that can be read, or what comes after the last one.
   Step TryCandidates(LookupContext& context);
-  Step TryOtherCandidates(LookupContext& context);
   Step EndOfCandidates();
   Step RefreshDirectory(LookupContext& context);
 
-  Step OnOtherRead(LookupContext& context);
   Step OnDirectory(LookupContext& context);
   Step OnPrimary(LookupContext& context);
   Step OnOverflow(LookupContext& context);
@@ -244,7 +258,7 @@ class Lookup {
   };
   Progress at_;
   std::array<layout::Slot, layout::kSlotsPerBucket> candidates_;
-  layout::Bucket* copy_;  // the cached bucket that they come from
+  layout::Bucket* copy_;  // the cached bucket that they come from; before Start: where it may be
 
   std::string_view value_;
   uint64_t version_;

@@ -21,7 +21,7 @@ Lookup::Step Lookup::OnSplitRead(LookupContext& context) {
     case State::kPieces:
       return OnSplitPieces(context);
     default:
-      return OnOtherRead(context);
+      return OnRead(context);
   }
 }
 

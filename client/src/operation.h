@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/src/endpoint.h"
 #include "client/src/large_buffers.h"
 #include "client/src/lookup.h"
 #include "common/verbs/wr_id.h"
@@ -55,9 +56,11 @@ struct Registration;
 struct ScanRun;
 
 struct Operation {
+  // What each use sets anew stands together, as far as it may be set with few stores.
   OperationKind kind = OperationKind::kGet;
   bool in_use = false;
-  bool late = false;  // its deadline has passed
+  bool late = false;         // its deadline has passed
+  bool read_queued = false;  // `step` waits to be posted
   TakeStage take_stage = TakeStage::kTaking;
   // Set when the connection is lost: whether it waits for a request's answer, and whether that
   // request was sent at least once.
@@ -67,7 +70,7 @@ struct Operation {
   uint32_t slot = 0;  // in the pool; never changes, nor do the next two
   ReadSink* sink = nullptr;
   char* key_memory = nullptr;  // room for the longest key
-  uint32_t generation = 1;     // grows with each use
+  uint64_t read_id = 0;        // of its READs, as a WrId; another one with each use
   SyncCall* sync = nullptr;    // null: asynchronous
   // When the operation was first seen in flight (MonotonicNanos), 0 if not yet: its deadline counts
   // from there. Set by the scan for deadlines, so that starting an operation reads no clock.
@@ -77,12 +80,10 @@ struct Operation {
   std::array<uint64_t, 4> post_numbers{};
   uint32_t reads_posted = 0;  // ever; nor is the next one reset
   uint32_t reads_completed = 0;
-  bool read_queued = false;  // `step` waits to be posted
   layout::KeyHash hash;
-  SegmentRef segment;      // of a GET that has not begun
   std::string_view key;    // in the slot's key memory, or of the caller of a synchronous call
   std::string_view value;  // a large PUT's: the caller's; kTake: what was got
-  Lookup::Step step{};     // the READ to be posted or posted last
+  Lookup::Step step{};     // the READ that waits to be posted
   LargeBuffers::Buffer* space = nullptr;
   uint64_t pin = 0;  // of the item that it READs, 0 for none
   GetCallback on_get;
@@ -107,6 +108,7 @@ class OperationPool {
       : depth_(depth), operations_(SlotsFor(depth)), free_(new Operation*[SlotsFor(depth)]) {
     for (uint32_t slot = SlotsFor(depth); slot > 0; --slot) {
       operations_[slot - 1].slot = slot - 1;
+      operations_[slot - 1].read_id = FirstReadId(slot - 1);
       Free(operations_[slot - 1]);
     }
   }
@@ -120,9 +122,10 @@ class OperationPool {
   Operation& Acquire(OperationKind kind) {
     Operation& op = *free_[--free_count_];
     ++used_;
-    op.in_use = true;
     op.kind = kind;
+    op.in_use = true;
     op.late = false;
+    op.read_queued = false;
     op.asks = 0;
     op.sync = nullptr;
     op.first_seen = 0;
@@ -144,20 +147,25 @@ class OperationPool {
       --used_;
     }
     op.in_use = false;
-    op.generation = op.generation == verbs::kMaxGeneration ? 1 : op.generation + 1;
+    op.read_id += uint64_t{1} << 32;  // the next generation
+    if (WrId(op.read_id).ref.generation == 0) [[unlikely]]
+      op.read_id = FirstReadId(op.slot);
   }
   void Free(Operation& op) { free_[free_count_++] = &op; }
 
   // The connection's own operation, if it is in flight.
   Operation* extra() { return extra_; }
   Operation& At(uint32_t slot) { return operations_[slot]; }
-  // nullptr if the reference is out of range or of an earlier use.
-  Operation* Find(verbs::SlotRef ref) {
-    if (ref.slot >= SlotsFor(depth_)) return nullptr;
-    Operation& op = operations_[ref.slot];
-    return op.in_use && op.generation == ref.generation ? &op : nullptr;
+  // The operation whose READs have this id; nullptr if it is none's in flight.
+  Operation* FindByRead(uint64_t id) {
+    const auto slot = static_cast<uint32_t>(id);
+    if (slot >= SlotsFor(depth_)) return nullptr;
+    Operation& op = operations_[slot];
+    return op.in_use && op.read_id == id ? &op : nullptr;
   }
-  static verbs::SlotRef RefOf(const Operation& op) { return {op.slot, op.generation}; }
+  // nullptr if the reference is out of range or of an earlier use.
+  Operation* Find(verbs::SlotRef ref) { return FindByRead(WrId(RequestKind::kRead, ref).bits()); }
+  static verbs::SlotRef RefOf(const Operation& op) { return WrId(op.read_id).ref; }
 
   // Calls visit(Operation&) for each slot.
   template <typename Visit>
@@ -173,6 +181,8 @@ class OperationPool {
   }
 
  private:
+  static uint64_t FirstReadId(uint32_t slot) { return WrId(RequestKind::kRead, {slot, 1}).bits(); }
+
   const uint32_t depth_;
   uint32_t used_ = 0;
   Operation* extra_ = nullptr;  // in flight

@@ -16,11 +16,14 @@ namespace verbena::client {
 
 #ifdef VERBENA_MATCH_SSE2
 namespace internal {
-// Two aligned words of memory that others may write.
-inline __m128 LoadTwoWords(const void* words) {
-  __m128 loaded;
-  asm("movaps %1, %0" : "=x"(loaded) : "m"(*static_cast<const char(*)[16]>(words)));
-  return loaded;
+// The upper halves of four words, in memory at a multiple of 16 that others may write.
+[[gnu::always_inline]] inline __m128i LoadUpperHalves(const char* words) {
+  __m128 halves;
+  asm("movaps %1, %0\n\tshufps $0xdd, %2, %0"
+      : "=&x"(halves)
+      : "m"(*reinterpret_cast<const char(*)[16]>(words)),
+        "m"(*reinterpret_cast<const char(*)[16]>(words + 16)));
+  return _mm_castps_si128(halves);
 }
 }  // namespace internal
 #endif
@@ -32,20 +35,16 @@ inline uint32_t MatchSlots(const layout::Bucket& bucket, uint32_t fingerprint) {
   constexpr int kWords = layout::kBucketSize / 8;
   static_assert(kWords == 16 && layout::kSlotsPerBucket == kWords - 1);
 #ifdef VERBENA_MATCH_SSE2
-  // A fingerprint is the top 12 bits of the upper half of a word. Four words give four upper
-  // halves in one register; the header goes along and is masked out at the end.
+  // A fingerprint is the top 12 bits of the upper half of a word. Four words give the fingerprints
+  // of four in one register, eight of which are compared at once; the header goes along and is
+  // masked out at the end.
   const auto* words = reinterpret_cast<const char*>(&bucket);
-  const __m128i wanted = _mm_set1_epi32(static_cast<int>(fingerprint));
-  __m128i equal[4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m128 low = internal::LoadTwoWords(words + 32 * i);
-    const __m128 high = internal::LoadTwoWords(words + 32 * i + 16);
-    const __m128i upper = _mm_castps_si128(_mm_shuffle_ps(low, high, _MM_SHUFFLE(3, 1, 3, 1)));
-    equal[i] = _mm_cmpeq_epi32(_mm_srli_epi32(upper, 20), wanted);
-  }
-  const __m128i bytes =
-      _mm_packs_epi16(_mm_packs_epi32(equal[0], equal[1]), _mm_packs_epi32(equal[2], equal[3]));
+  const auto four = [words](int i) {
+    return _mm_srli_epi32(internal::LoadUpperHalves(words + 32 * i), 20);
+  };
+  const __m128i wanted = _mm_set1_epi16(static_cast<int16_t>(fingerprint));
+  const __m128i bytes = _mm_packs_epi16(_mm_cmpeq_epi16(_mm_packs_epi32(four(0), four(1)), wanted),
+                                        _mm_cmpeq_epi16(_mm_packs_epi32(four(2), four(3)), wanted));
   return static_cast<uint32_t>(_mm_movemask_epi8(bytes)) >> 1;
 #else
   uint32_t mask = 0;

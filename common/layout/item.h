@@ -47,11 +47,9 @@ constexpr uint64_t ItemSize(uint64_t key_len, uint64_t value_len) {
 // `seed` is the slice's, here and below: the number, or a SeededXxh3.
 template <typename Seed>
 uint64_t HeaderCheck(const ItemHeader& header, uint64_t block_offset, const Seed& seed) {
-  uint64_t words[3];
-  words[0] = header.version;
-  std::memcpy(&words[1], &header.value_len, sizeof(uint64_t));
-  words[2] = block_offset;
-  return Xxh3(words, sizeof(words), seed);
+  const uint64_t lengths_and_flags =
+      header.value_len | uint64_t{header.key_len} << 32 | uint64_t{header.flags} << 48;
+  return Xxh3OfWords(header.version, lengths_and_flags, block_offset, seed);
 }
 
 // The part of the check that depends on key and value, which lie one behind the other at `body`.
@@ -81,6 +79,24 @@ inline bool SameKey(const void* a, const void* b, size_t size) {
   return difference == 0;
 }
 
+// Whether `block`, a private copy of `size` bytes that were read from `block_offset`, is a whole
+// and valid item of `key`, which has 1 to kMaxKeySize bytes. What a GET pays for every item that it
+// finds, so it is inline.
+template <typename Seed>
+[[gnu::always_inline]] inline bool IsItemOf(const uint8_t* block, uint64_t size,
+                                            uint64_t block_offset, std::string_view key,
+                                            const Seed& seed) {
+  if (size < sizeof(ItemHeader)) return false;
+  ItemHeader header;
+  std::memcpy(&header, block, sizeof(header));
+  const uint64_t body_size = header.size() - sizeof(header);
+  const uint8_t* const body = block + sizeof(header);
+  return header.check != 0 && header.key_len == key.size() && body_size <= size - sizeof(header) &&
+         SameKey(body, key.data(), key.size()) &&
+         CombineChecks(HeaderCheck(header, block_offset, seed), BodyCheck(body, body_size, seed)) ==
+             header.check;
+}
+
 // Verdict on a private copy of a block.
 enum class ItemState {
   kAccepted,  // valid, and holds the key
@@ -108,10 +124,8 @@ ItemState JudgeItem(const uint8_t* block, uint64_t size, uint64_t block_offset,
                         SameKey(block + sizeof(header), key.data(), key.size());
   if (*item_size > size) return same_key ? ItemState::kInvalid : ItemState::kOtherKey;
   if (!same_key) return ItemState::kOtherKey;
-  const uint64_t body = BodyCheck(block + sizeof(header), *item_size - sizeof(header), seed);
-  return CombineChecks(HeaderCheck(header, block_offset, seed), body) == header.check
-             ? ItemState::kAccepted
-             : ItemState::kInvalid;
+  return IsItemOf(block, size, block_offset, key, seed) ? ItemState::kAccepted
+                                                        : ItemState::kInvalid;
 }
 
 }  // namespace verbena::layout

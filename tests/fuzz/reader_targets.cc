@@ -114,7 +114,8 @@ class Flight {
     } else if (located_) {
       step_ = lookup_.StartAt(context_, TakeLocated(tape), key_, sink_.get());
     } else {
-      step_ = lookup_.Start(context_, context_.segments.Get(hash_), hash_, key_, sink_.get());
+      lookup_.Prepare(context_, context_.segments.Get(hash_), hash_, key_, sink_.get());
+      if (!lookup_.StartWarm(context_, &step_)) step_ = lookup_.Start(context_);
     }
     Settle();
   }
@@ -127,7 +128,13 @@ class Flight {
     Check(++reads_ <= kMostReads, "a lookup ends");
     last_was_cover_ = false;
     Answer(tape);
+    std::string_view value;
+    uint64_t version = 0;
+    const bool warm = lookup_.OnWarmRead(context_, &value, &version);
     step_ = lookup_.OnRead(context_);
+    Check(!warm || (step_.action == Action::kFound && value == lookup_.value() &&
+                    version == lookup_.version()),
+          "the short way comes to what the general one does");
     Settle();
   }
 

@@ -42,13 +42,18 @@ TEST_F(LookupTest, FindsEveryKeyAndThenWithOneRead) {
     ASSERT_EQ(outcome.value, Value(i));
   }
   uint64_t reads = 0;
+  uint64_t warm = 0;
   for (int i = 0; i < kKeys; ++i) {
     const Outcome outcome = reader.Get(Key(i));
     ASSERT_EQ(outcome.value, Value(i));
     ASSERT_GT(outcome.version, 0u);
     reads += outcome.reads.size();
+    ASSERT_TRUE(outcome.read_warm);
+    if (outcome.started_warm) ++warm;
   }
   EXPECT_LE(static_cast<double>(reads) / kKeys, 1.02);
+  // But for the first key of each bucket since it was copied.
+  EXPECT_GE(static_cast<double>(warm) / kKeys, 0.8);
 }
 
 TEST_F(LookupTest, WithoutCacheTwoReadsPerKey) {

@@ -52,6 +52,8 @@ struct Outcome {
   uint64_t version = 0;
   std::vector<Read> reads;
   size_t most_under_way = 0;  // READs at once
+  bool started_warm = false;  // the short way was taken: at the beginning, and for the last READ
+  bool read_warm = false;
 };
 
 // Drives lookups over a slice in memory.
@@ -73,10 +75,13 @@ class Reader {
 
   Outcome Get(std::string_view key, const Hook& hook = {}) {
     Lookup lookup;
-    return Drive(
-        lookup,
-        lookup.Start(context_, context_.segments.Get(HashOf(key)), HashOf(key), key, sink_.get()),
-        hook);
+    lookup.Prepare(context_, context_.segments.Get(HashOf(key)), HashOf(key), key, sink_.get());
+    Lookup::Step step;
+    const bool warm = lookup.StartWarm(context_, &step);
+    if (!warm) step = lookup.Start(context_);
+    Outcome outcome = Drive(lookup, step, hook);
+    outcome.started_warm = warm;
+    return outcome;
   }
   Outcome GetAt(const LocatedItem& item, std::string_view key, const Hook& hook = {}) {
     Lookup lookup;
@@ -110,7 +115,7 @@ class Reader {
           if (hook) hook(outcome.reads.size(), read);
           outcome.reads.push_back(read);
           if (!Carry(next, space)) return outcome;
-          step = lookup.OnRead(context_);
+          step = AfterRead(lookup, &outcome);
           break;
         }
         case Lookup::Action::kNeedSpace:
@@ -131,6 +136,20 @@ class Reader {
     }
     ADD_FAILURE() << "the lookup does not end";
     return outcome;
+  }
+
+  // The short way for what was read must come to what the general one does, which goes on.
+  Lookup::Step AfterRead(Lookup& lookup, Outcome* outcome) {
+    std::string_view value;
+    uint64_t version = 0;
+    outcome->read_warm = lookup.OnWarmRead(context_, &value, &version);
+    const Lookup::Step step = lookup.OnRead(context_);
+    if (outcome->read_warm) {
+      EXPECT_EQ(step.action, Lookup::Action::kFound);
+      EXPECT_TRUE(value == lookup.value());
+      EXPECT_EQ(version, lookup.version());
+    }
+    return step;
   }
 
   bool Carry(const Lookup::Step& step, std::vector<uint8_t>& space) {

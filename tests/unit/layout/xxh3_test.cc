@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "common/layout/body_hash.h"
@@ -81,6 +82,13 @@ TEST(Xxh3Test, APreparedSeedGivesTheSameHashes) {
     for (size_t size = 0; size < 1900; ++size) {
       const uint8_t* const data = bytes.data() + size % 64;
       ASSERT_EQ(Xxh3(data, size, seeded), XXH3_64bits_withSeed(data, size, seed)) << size;
+    }
+    for (size_t at = 0; at < 1000; ++at) {
+      uint64_t words[3];
+      std::memcpy(words, bytes.data() + at, sizeof(words));
+      const uint64_t expected = XXH3_64bits_withSeed(words, sizeof(words), seed);
+      ASSERT_EQ(Xxh3OfWords(words[0], words[1], words[2], seeded), expected) << at;
+      ASSERT_EQ(Xxh3OfWords(words[0], words[1], words[2], seed), expected) << at;
     }
   }
 }
