@@ -11,7 +11,7 @@ Starts a verbena-server on the software device, loads records, and runs N GETs o
 at a time, with a warm index cache, under callgrind. Counted is what the client executes from the
 submission to the callback, except inside ibv_post_send and ibv_poll_cq of the software device
 (on real hardware those are the driver's). Prints instructions per GET; exit status 1 if there are
-more than --limit (default 760).
+more than --limit (default 730).
 
   --bin=DIR   folder with verbena-server and verbena-bench (default build/release/bin)
 Needs valgrind: apt-get install valgrind
@@ -23,7 +23,7 @@ bin=$root/build/release/bin
 gets=2000
 records=20000
 value_size=100
-limit=760
+limit=730
 for arg in "$@"; do
   case $arg in
     --help | -h) usage && exit 0 ;;
