@@ -111,7 +111,11 @@ void Connection::Impl::Drain() {
 }
 
 bool Connection::Impl::Turn(Spin& spin, int64_t deadline) {
-  if (PollOnce() != 0 || !dead_.ok()) {
+  const uint64_t callbacks = callbacks_;
+  const uint32_t used = pool_.used();
+  // What the caller waits for may end without a completion: its time is over, or no answer to it
+  // can come any more. Then there may be nothing left to be woken by.
+  if (PollOnce() != 0 || !dead_.ok() || callbacks_ != callbacks || pool_.used() != used) {
     spin = {};
     return true;
   }

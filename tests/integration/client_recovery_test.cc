@@ -628,5 +628,32 @@ TEST_F(Restart, AForkedChildLeavesTheConnectionAlone) {
   EXPECT_EQ((*connected)->stats().reconnects, 0u);
 }
 
+// A call that sleeps at once, and whose time is over while nothing else can wake it.
+TEST_F(Recovery, CallsWithoutPollingEndInTimeWithAFrozenServer) {
+  absl::StatusOr<std::unique_ptr<ServerProcess>> server = ServerProcess::Start({"--memory=64MiB"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  Options options = PatientOptions();
+  options.poll_time = std::chrono::microseconds(0);
+  auto client = Connection::Connect((*server)->address(), options);
+  ASSERT_TRUE(client.ok()) << client.status();
+  ASSERT_TRUE((*client)->Put("key", "value").ok());
+  ASSERT_TRUE((*server)->process().Freeze().ok());
+  const auto start = steady_clock::now();
+  PutOptions put;
+  put.timeout = milliseconds(300);
+  EXPECT_TRUE(absl::IsDeadlineExceeded((*client)->Put("key", "other", put).status()));
+  bool called = false;
+  CallOptions call;
+  call.timeout = milliseconds(300);
+  ASSERT_TRUE((*client)
+                  ->SubmitGet(
+                      "key", [&](const absl::Status&, const GetResult&) { called = true; }, call)
+                  .ok());
+  (*client)->Drain();
+  EXPECT_TRUE(called);
+  EXPECT_LT(steady_clock::now() - start, milliseconds(600) + testing::Soon());
+  (*server)->process().Signal(SIGCONT);
+}
+
 }  // namespace
 }  // namespace verbena
