@@ -61,11 +61,13 @@ foreach(program verbena-server verbena-cli verbena-bench)
   endif()
 endforeach()
 
-# Documents, and the examples with a CMakeLists.txt that builds them against what was installed.
+# Documents, and the examples with a CMakeLists.txt that builds them against what was installed. They
+# lie to each other as they do in the source, so that their links hold.
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation
   FILES_MATCHING PATTERN *.md)
-install(DIRECTORY client/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation
+install(FILES bench/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench COMPONENT documentation)
+install(DIRECTORY client/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/client COMPONENT documentation
   FILES_MATCHING PATTERN *.cc PATTERN *.c)
 install(FILES client/examples/standalone.cmake RENAME CMakeLists.txt
-  DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT documentation)
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/client/examples COMPONENT documentation)

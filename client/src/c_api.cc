@@ -40,9 +40,15 @@ static_assert(Same(VERBENA_OK, absl::StatusCode::kOk) &&
               Same(VERBENA_UNAVAILABLE, absl::StatusCode::kUnavailable) &&
               Same(VERBENA_DATA_LOSS, absl::StatusCode::kDataLoss));
 
-// The first version of the struct. Members are added at the end.
+// The first version of the struct. Members are added at the end, and leave no padding there, since
+// a program's later member would lie in it and not be noticed.
 constexpr size_t kFirstOptionsSize =
-    offsetof(verbena_options, reserved) + sizeof(verbena_options::reserved);
+    offsetof(verbena_options, reconnect) + sizeof(verbena_options::reconnect);
+static_assert(sizeof(verbena_options) == kFirstOptionsSize);
+
+// Both consist of counters of 64 bits, so this holds until one has a counter that the other lacks.
+static_assert(sizeof(verbena_statistics) == sizeof(ConnectionStats),
+              "verbena_statistics lacks a counter: see verbena_get_statistics");
 
 verbena_options Defaults() {
   static const char* const kFabric = "auto";
@@ -60,6 +66,7 @@ verbena_options Defaults() {
   to.retry_count = from.retry_count;
   to.rnr_timer = from.rnr_timer;
   to.preload = from.preload ? 1 : 0;
+  to.reconnect = from.reconnect ? 1 : 0;
   return to;
 }
 
@@ -73,7 +80,7 @@ absl::StatusOr<verbena_options> Known(const verbena_options* given) {
   }
   std::memcpy(&options, given, std::min(given->size, sizeof options));
   const auto* bytes = reinterpret_cast<const char*>(given);
-  for (size_t i = offsetof(verbena_options, reserved); i < given->size; ++i) {
+  for (size_t i = sizeof options; i < given->size; ++i) {
     if (bytes[i] != 0) {
       return absl::InvalidArgumentError(
           "verbena_options has a member set that this version of the library does not know "
@@ -103,6 +110,7 @@ absl::StatusOr<Options> OptionsFrom(const verbena_options* given) {
   to.retry_count = from.retry_count;
   to.rnr_timer = from.rnr_timer;
   to.preload = from.preload != 0;
+  to.reconnect = from.reconnect != 0;
   return to;
 }
 
@@ -130,11 +138,15 @@ void CopyText(absl::string_view text, char* to, size_t capacity) {
 verbena_code CodeOf(const absl::Status& status) { return static_cast<verbena_code>(status.code()); }
 
 verbena_code Record(verbena_connection& handle, const absl::Status& status) noexcept {
-  if (!status.ok()) SetError(handle, {status.message().data(), status.message().size()});
+  if (!status.ok()) {
+    SetError(handle, {status.message().data(), status.message().size()});
+    handle.outcome_unknown = OutcomeUnknown(status);
+  }
   return CodeOf(status);
 }
 
 void SetError(verbena_connection& handle, std::string_view text) noexcept {
+  handle.outcome_unknown = false;
   try {
     handle.error.assign(text);
   } catch (const std::bad_alloc&) {
@@ -150,8 +162,19 @@ absl::StatusOr<std::string_view> BytesFrom(const void* bytes, size_t size, const
   return std::string_view(static_cast<const char*>(bytes), size);
 }
 
+absl::Status CheckReserved(std::span<const uint64_t> words, const char* name) {
+  for (const uint64_t word : words) {
+    if (word != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("a reserved member of ", name, " is ", word,
+                                                     ", not 0; begin with \"= {0}\""));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Condition> ConditionFrom(const verbena_condition* condition) {
   if (condition == nullptr) return Condition{};
+  VERBENA_RETURN_IF_ERROR(CheckReserved(condition->reserved, "verbena_condition"));
   switch (condition->kind) {
     case VERBENA_ALWAYS:
       return Condition{};
@@ -171,20 +194,16 @@ absl::StatusOr<PutOptions> PutOptionsFrom(const verbena_put_options* options) {
   if (options == nullptr) return converted;
   VERBENA_ASSIGN_OR_RETURN(converted.condition, ConditionFrom(&options->condition));
   if (options->ttl_ms != 0) converted.ttl = std::chrono::milliseconds(options->ttl_ms);
-  for (const uint64_t reserved : options->reserved) {
-    if (reserved != 0) {
-      return absl::InvalidArgumentError(
-          "a reserved member of verbena_put_options is not 0; begin with \"= {0}\"");
-    }
-  }
+  VERBENA_RETURN_IF_ERROR(CheckReserved(options->reserved, "verbena_put_options"));
   return converted;
 }
 
-verbena_change ChangeFrom(const ChangeResult& result) {
+verbena_change ChangeFrom(const absl::Status& status, const ChangeResult& result) {
   verbena_change change{};
   change.version = result.version;
   change.number = result.number;
   change.existed = result.existed ? 1 : 0;
+  change.outcome_unknown = OutcomeUnknown(status) ? 1 : 0;
   return change;
 }
 
@@ -274,13 +293,25 @@ verbena_code verbena_connect(const char* server, const verbena_options* options,
 
 void verbena_close(verbena_connection* connection) {
   if (connection == nullptr) return;
-  // Callbacks of what is in flight use the handle.
-  connection->connection.reset();
+  // The call that runs the callback still uses the handle.
+  if (connection->in_callback || connection->scans > 0) {
+    verbena::c_api::SetError(*connection,
+                             "verbena_close was called within a callback, and did nothing: close "
+                             "the connection when the call has returned that runs the callback");
+    return;
+  }
+  // Callbacks of what is in flight use the handle and its connection, to submit more, say, so both
+  // stay until the callbacks have run.
+  connection->connection->Close();
   delete connection;
 }
 
 const char* verbena_error_text(const verbena_connection* connection) {
   return connection == nullptr ? "the connection is NULL" : connection->error.c_str();
+}
+
+int verbena_outcome_unknown(const verbena_connection* connection) {
+  return connection != nullptr && connection->outcome_unknown ? 1 : 0;
 }
 
 verbena_code verbena_connection_status(verbena_connection* connection) {
@@ -351,6 +382,7 @@ verbena_code verbena_get_statistics(verbena_connection* connection, verbena_stat
     to.gets_without_copy = from.gets_without_copy;
     to.gets_copied = from.gets_copied;
     to.puts_without_copy = from.puts_without_copy;
+    to.reconnects = from.reconnects;
     std::memset(statistics, 0, size);
     std::memcpy(statistics, &to, std::min(size, sizeof to));
     return absl::OkStatus();

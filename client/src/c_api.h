@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -21,13 +22,16 @@ struct verbena_connection {
   std::string error;  // of the last call that failed
   std::string fabric;
   std::string device;
-  bool in_callback = false;  // of an asynchronous operation
+  bool outcome_unknown = false;  // of the change that `error` is about
+  bool in_callback = false;      // of an asynchronous operation
+  int scans = 0;                 // that are running, each with a callback that may use the handle
 };
 
 namespace verbena::c_api {
 
 verbena_code CodeOf(const absl::Status& status);
-// What verbena_error_text tells; nothing if there is no memory for it.
+// What verbena_error_text tells; nothing if there is no memory for it. Of an error whose outcome is
+// known.
 void SetError(verbena_connection& handle, std::string_view text) noexcept;
 // The status's code; its text becomes the connection's if it is an error. Callbacks call this, so
 // it does not throw.
@@ -35,10 +39,12 @@ verbena_code Record(verbena_connection& handle, const absl::Status& status) noex
 
 // InvalidArgument for a null pointer to some bytes.
 absl::StatusOr<std::string_view> BytesFrom(const void* bytes, size_t size, const char* name);
+// InvalidArgument if one of the reserved words of the struct `name` is set.
+absl::Status CheckReserved(std::span<const uint64_t> words, const char* name);
 // InvalidArgument for what this version does not know.
 absl::StatusOr<Condition> ConditionFrom(const verbena_condition* condition);
 absl::StatusOr<PutOptions> PutOptionsFrom(const verbena_put_options* options);
-verbena_change ChangeFrom(const ChangeResult& result);
+verbena_change ChangeFrom(const absl::Status& status, const ChangeResult& result);
 
 // Whether a function waits for something, which callbacks must not do.
 enum class Waits : bool { kNo, kYes };
@@ -82,6 +88,18 @@ class InCallback {
   ~InCallback() { handle_.in_callback = false; }
   InCallback(const InCallback&) = delete;
   InCallback& operator=(const InCallback&) = delete;
+
+ private:
+  verbena_connection& handle_;
+};
+
+// While one exists, the connection cannot be closed.
+class InScan {
+ public:
+  explicit InScan(verbena_connection& handle) : handle_(handle) { ++handle_.scans; }
+  ~InScan() { --handle_.scans; }
+  InScan(const InScan&) = delete;
+  InScan& operator=(const InScan&) = delete;
 
  private:
   verbena_connection& handle_;

@@ -13,6 +13,14 @@
 namespace verbena::c_api {
 namespace {
 
+// The reserved members of an item for several keys.
+template <typename Item>
+absl::Status CheckItem(const Item& item, const char* name) {
+  const uint64_t first = item.reserved1;
+  VERBENA_RETURN_IF_ERROR(CheckReserved({&first, 1}, name));
+  return CheckReserved(item.reserved, name);
+}
+
 // Puts `value` where the item wants it.
 void Deliver(verbena_connection& handle, std::string_view value, verbena_get_item& item) {
   item.value_size = value.size();
@@ -39,6 +47,7 @@ class Gets {
     item.value_size = 0;
     item.version = 0;
     const absl::Status status = SubmitWhenThereIsRoom(connection_, [&]() -> absl::Status {
+      VERBENA_RETURN_IF_ERROR(CheckItem(item, "verbena_get_item"));
       VERBENA_ASSIGN_OR_RETURN(const std::string_view key,
                                BytesFrom(item.key, item.key_size, "key"));
       return connection_.SubmitGet(key,
@@ -75,7 +84,7 @@ verbena_code Change(verbena_connection* handle, verbena_change* change, Submit s
     VERBENA_RETURN_IF_ERROR(SubmitWhenThereIsRoom(connection, [&] {
       return submit(connection, [&](const absl::Status& status, const ChangeResult& result) {
         outcome = status;
-        if (change != nullptr) *change = ChangeFrom(result);
+        if (change != nullptr) *change = ChangeFrom(status, result);
       });
     }));
     while (!outcome.has_value()) connection.Wait(kTurn);
@@ -124,6 +133,7 @@ verbena_code GetAllocated(verbena_connection* handle, void** value, size_t* valu
 
 absl::Status SubmitPutItem(Connection& connection, const verbena_put_item& item,
                            ChangeCallback callback) {
+  VERBENA_RETURN_IF_ERROR(CheckItem(item, "verbena_put_item"));
   VERBENA_ASSIGN_OR_RETURN(const std::string_view key, BytesFrom(item.key, item.key_size, "key"));
   VERBENA_ASSIGN_OR_RETURN(const std::string_view value,
                            BytesFrom(item.value, item.value_size, "value"));
@@ -141,10 +151,7 @@ absl::Status Scan(Connection& connection, const verbena_scan_range& range, uint6
   VERBENA_ASSIGN_OR_RETURN(page.prefix, BytesFrom(range.prefix, range.prefix_size, "prefix"));
   page.after = range.after != 0;
   page.keys_only = range.keys_only != 0;
-  if (range.reserved[0] != 0 || range.reserved[1] != 0) {
-    return absl::InvalidArgumentError(
-        "a reserved member of verbena_scan_range is not 0; begin with \"= {0}\"");
-  }
+  VERBENA_RETURN_IF_ERROR(CheckReserved(range.reserved, "verbena_scan_range"));
   uint64_t left = limit == 0 ? UINT64_MAX : limit;
   std::string last;
   while (left > 0) {
@@ -320,7 +327,7 @@ verbena_code verbena_multi_put(verbena_connection* connection, verbena_put_item*
                                           const verbena::ChangeResult& result) {
               --waiting;
               item.status = Record(*connection, put);
-              item.change = verbena::c_api::ChangeFrom(result);
+              item.change = verbena::c_api::ChangeFrom(put, result);
             });
       });
       if (status.ok()) {
@@ -339,6 +346,7 @@ verbena_code verbena_scan(verbena_connection* connection, const verbena_scan_ran
   return Call(connection, Waits::kYes, [&](Connection& of) -> absl::Status {
     if (callback == nullptr) return absl::InvalidArgumentError("the callback is NULL");
     const verbena_scan_range all{};
+    const verbena::c_api::InScan in_scan(*connection);
     return verbena::c_api::Scan(of, range == nullptr ? all : *range, limit, callback, context);
   });
 }

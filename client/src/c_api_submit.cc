@@ -14,7 +14,7 @@ ChangeCallback Calling(verbena_connection* handle, verbena_change_callback callb
   return [handle, callback, context](const absl::Status& status, const ChangeResult& result) {
     const InCallback in_callback(*handle);
     const verbena_code code = Record(*handle, status);
-    const verbena_change change = ChangeFrom(result);
+    const verbena_change change = ChangeFrom(status, result);
     callback(context, code, &change);
   };
 }

@@ -4,6 +4,8 @@
  *   c_api_program fill ADDR:PORT         until the server has no memory
  *   c_api_program unordered ADDR:PORT    against one with --ordered_index=off
  *   c_api_program gone ADDR:PORT         says "connected" and waits for the server to go
+ *   c_api_program frozen ADDR:PORT       says "connected", waits for the server to be frozen, says
+ *                                        "late" and waits for it to go on
  *   c_api_program absent ADDR:PORT       no server is there
  *
  * Exit status: 0 if all was as it should be, 1 if not: a line on standard error tells what. */
@@ -75,6 +77,7 @@ static void test_without_connection(void) {
   CHECK(strlen(verbena_error_text(NULL)) > 0);
   CHECK(strcmp(verbena_fabric(NULL), "") == 0 && strcmp(verbena_device(NULL), "") == 0);
   CHECK(verbena_server_epoch(NULL) == 0 && verbena_in_flight(NULL) == 0);
+  CHECK(verbena_outcome_unknown(NULL) == 0);
   CHECK(verbena_poll(NULL) == -1 && verbena_wait(NULL, 0) == -1);
   CHECK(verbena_poll_and_arm(NULL) == -1 && verbena_event_fd(NULL) == -1);
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_connection_status(c));
@@ -140,9 +143,7 @@ static void test_options(const char* server) {
   CHECK(strstr(error, "5000") != NULL);
 
   verbena_options_init(&options, sizeof options);
-  CHECK(options.preload == 0);
-  options.reserved = 1;
-  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_connect(server, &options, &c, error, sizeof error));
+  CHECK(options.preload == 0 && options.reconnect == 1);
 
   later.later = 1;
   verbena_options_init(&later.options, sizeof later);
@@ -208,7 +209,7 @@ static void test_get(verbena_connection* c) {
 
 static void test_conditions(verbena_connection* c) {
   verbena_put_options put = {0};
-  verbena_condition condition = {VERBENA_IF_VERSION, 0};
+  verbena_condition condition = {VERBENA_IF_VERSION, 0, {0}};
   verbena_change first;
   verbena_change change;
 
@@ -243,11 +244,18 @@ static void test_conditions(verbena_connection* c) {
   EXPECT(VERBENA_NOT_FOUND, verbena_delete(c, TEXT("cond"), NULL, &change));
   condition.kind = VERBENA_IF_ABSENT;
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_delete(c, TEXT("cond"), &condition, NULL));
+  condition.kind = VERBENA_ALWAYS;
+  condition.reserved[1] = 7;
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_add(c, TEXT("cond"), 1, &condition, NULL));
+  CHECK(text_has(c, "reserved") && text_has(c, "verbena_condition is 7"));
+  memset(&put, 0, sizeof put);
+  put.condition.reserved[0] = 1;
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_put(c, TEXT("cond"), TEXT("c"), &put, NULL));
 }
 
 static void test_changes(verbena_connection* c) {
   verbena_change change;
-  verbena_condition present = {VERBENA_IF_PRESENT, 0};
+  verbena_condition present = {VERBENA_IF_PRESENT, 0, {0}};
   void* value = NULL;
   size_t size = 0;
   uint64_t version = 0;
@@ -310,7 +318,7 @@ static void test_several(verbena_connection* c) {
   static char values[kManyKeys][16];
   static verbena_put_item puts[kManyKeys];
   static verbena_get_item gets[kManyKeys + 2];
-  const verbena_put_options wrong = {{(verbena_condition_kind)9, 0}, 0, {0}};
+  const verbena_put_options wrong = {{(verbena_condition_kind)9, 0, {0}}, 0, {0}};
   int i;
 
   for (i = 0; i < kManyKeys; ++i) {
@@ -344,6 +352,21 @@ static void test_several(verbena_connection* c) {
   EXPECT(VERBENA_OK, verbena_multi_get(c, gets, 1));
   EXPECT(VERBENA_OK, verbena_multi_put(c, puts, 1));
   CHECK(gets[0].status == VERBENA_INVALID_ARGUMENT && puts[0].status == VERBENA_INVALID_ARGUMENT);
+  for (i = 0; i < 3; ++i) {
+    gets[i].status = puts[i].status = VERBENA_OK;
+  }
+  gets[0] = gets[1];
+  puts[0] = puts[1];
+  gets[0].reserved1 = puts[0].reserved1 = 1;
+  gets[1].reserved[1] = puts[1].reserved[1] = 1;
+  EXPECT(VERBENA_OK, verbena_multi_get(c, gets, 3));
+  CHECK(text_has(c, "reserved") && text_has(c, "verbena_get_item"));
+  EXPECT(VERBENA_OK, verbena_multi_put(c, puts, 3));
+  CHECK(text_has(c, "reserved") && text_has(c, "verbena_put_item"));
+  for (i = 0; i < 3; ++i) {
+    const verbena_code want = i < 2 ? VERBENA_INVALID_ARGUMENT : VERBENA_OK;
+    CHECK(gets[i].status == want && puts[i].status == want);
+  }
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_get(c, NULL, 1));
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_put(c, NULL, 1));
   EXPECT(VERBENA_OK, verbena_multi_get(c, NULL, 0));
@@ -441,7 +464,7 @@ static void test_what_is_told(verbena_connection* c) {
   EXPECT(VERBENA_OK, verbena_get_statistics(c, &statistics, sizeof statistics));
   CHECK(statistics.gets > 0 && statistics.changes > 0 && statistics.reads > 0);
   EXPECT(VERBENA_OK, verbena_get_statistics(c, (verbena_statistics*)&gets, sizeof gets));
-  CHECK(gets == statistics.gets);
+  CHECK(gets == statistics.gets && statistics.reconnects == 0);
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_get_statistics(c, NULL, 8));
 }
 
@@ -484,8 +507,8 @@ static void on_get(void* context, verbena_code status, const void* value, size_t
 }
 
 static void test_submissions(verbena_connection* c) {
-  const verbena_condition present = {VERBENA_IF_PRESENT, 0};
-  const verbena_condition unknown = {(verbena_condition_kind)9, 0};
+  const verbena_condition present = {VERBENA_IF_PRESENT, 0, {0}};
+  const verbena_condition unknown = {(verbena_condition_kind)9, 0, {0}};
   struct ended ended = {NULL, 0, 0, 0, 0, 0};
   int called = 0;
   verbena_code status;
@@ -549,13 +572,66 @@ static void test_event_fd(verbena_connection* c) {
   CHECK(ended.errors == 0 && verbena_in_flight(c) == 0);
 }
 
-static void on_cancelled(void* context, verbena_code status, const void* value, size_t size,
-                         uint64_t version) {
-  int* cancelled = context;
+struct closing {
+  verbena_connection* connection;
+  int cancelled;
+  int unknown;
+};
+
+/* During verbena_close: the connection is still one that can be asked, and refuses. */
+static void on_cancelled(void* context, verbena_code status, const verbena_change* change) {
+  struct closing* closing = context;
+  verbena_connection* const c = closing->connection;
+  verbena_statistics statistics;
+  verbena_code refused;
+  if (status == VERBENA_CANCELLED) ++closing->cancelled;
+  if (change->outcome_unknown != 0) ++closing->unknown;
+  refused = verbena_submit_add(c, TEXT("closing"), 1, NULL, on_cancelled, closing);
+  CHECK(refused == VERBENA_CANCELLED || refused == VERBENA_FAILED_PRECONDITION);
+  EXPECT(VERBENA_FAILED_PRECONDITION, verbena_ping(c));
+  EXPECT(VERBENA_OK, verbena_get_statistics(c, &statistics, sizeof statistics));
+  CHECK(verbena_connection_status(c) != VERBENA_OK && verbena_server_epoch(c) != 0);
+  CHECK(verbena_in_flight(c) <= 2 && verbena_event_fd(c) >= 0);
+  verbena_close(c);
+  CHECK(text_has(c, "callback"));
+}
+
+static void on_get_that_closes(void* context, verbena_code status, const void* value, size_t size,
+                               uint64_t version) {
   (void)value;
   (void)size;
   (void)version;
-  if (status == VERBENA_CANCELLED) ++*cancelled;
+  CHECK(status == VERBENA_OK);
+  verbena_close(context);
+  CHECK(strstr(verbena_error_text(context), "callback") != NULL);
+}
+
+static int on_scanned_that_closes(void* context, const verbena_item* item) {
+  verbena_connection* const c = context;
+  CHECK(item->key_size > 0);
+  /* A callback that runs meanwhile makes no difference. */
+  EXPECT(VERBENA_OK, verbena_submit_get(c, TEXT("async"), on_get_that_closes, c));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  EXPECT(VERBENA_NOT_FOUND, verbena_delete(c, TEXT("nothing"), NULL, NULL));
+  verbena_close(c);
+  CHECK(text_has(c, "callback"));
+  return 1;
+}
+
+/* Closes the connection. */
+static void test_close(verbena_connection* c) {
+  struct closing closing = {NULL, 0, 0};
+  closing.connection = c;
+  EXPECT(VERBENA_OK, verbena_submit_get(c, TEXT("async"), on_get_that_closes, c));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  EXPECT(VERBENA_OK, verbena_scan(c, NULL, 1, on_scanned_that_closes, c));
+  EXPECT(VERBENA_OK, verbena_ping(c));
+
+  EXPECT(VERBENA_OK, verbena_submit_add(c, TEXT("closing"), 1, NULL, on_cancelled, &closing));
+  EXPECT(VERBENA_OK, verbena_submit_add(c, TEXT("closing"), 1, NULL, on_cancelled, &closing));
+  verbena_close(c);
+  CHECK(closing.cancelled == 2);
+  CHECK(closing.unknown == 0); /* never sent */
 }
 
 static verbena_connection* connect_to(const char* server) {
@@ -574,7 +650,6 @@ static verbena_connection* connect_to(const char* server) {
 
 static void test_all(const char* server) {
   verbena_connection* c;
-  int cancelled = 0;
   test_without_connection();
   test_options(server);
   c = connect_to(server);
@@ -588,9 +663,7 @@ static void test_all(const char* server) {
   test_what_is_told(c);
   test_submissions(c);
   test_event_fd(c);
-  EXPECT(VERBENA_OK, verbena_submit_get(c, TEXT("async"), on_cancelled, &cancelled));
-  verbena_close(c);
-  CHECK(cancelled == 1);
+  test_close(c);
 }
 
 static void test_full(const char* server) {
@@ -648,6 +721,79 @@ static void test_gone(const char* server) {
   verbena_close(c);
 }
 
+struct late {
+  verbena_connection* connection;
+  verbena_code status;
+  int unknown;
+};
+
+static void on_late(void* context, verbena_code status, const verbena_change* change) {
+  struct late* late = context;
+  late->status = status;
+  late->unknown = (int)change->outcome_unknown;
+  CHECK(status == VERBENA_OK || verbena_outcome_unknown(late->connection) == late->unknown);
+}
+
+/* A server that does not answer, and then does. `once` is not made again. */
+static void test_frozen(const char* server) {
+  verbena_connection* c = NULL;
+  verbena_connection* once = NULL;
+  verbena_options options;
+  char error[256] = "";
+  verbena_change change;
+  verbena_statistics statistics;
+  struct late late = {NULL, VERBENA_OK, 0};
+  verbena_code status;
+  char byte;
+  int i;
+  verbena_options_init(&options, sizeof options);
+  options.operation_timeout_ms = 500;
+  EXPECT(VERBENA_OK, verbena_connect(server, &options, &c, error, sizeof error));
+  options.reconnect = 0;
+  EXPECT(VERBENA_OK, verbena_connect(server, &options, &once, error, sizeof error));
+  if (failures != 0) return;
+  printf("connected\n");
+  fflush(stdout);
+
+  do {
+    status = verbena_add(c, TEXT("late"), 1, NULL, &change);
+    CHECK(status != VERBENA_OK || change.outcome_unknown == 0);
+  } while (status == VERBENA_OK);
+  EXPECT(VERBENA_DEADLINE_EXCEEDED, status);
+  CHECK(change.outcome_unknown == 1 && change.version == 0);
+  CHECK(verbena_outcome_unknown(c) == 1 && text_has(c, "outcome is unknown"));
+  /* What changes nothing leaves nothing open, nor does a change that was never sent. */
+  EXPECT(VERBENA_DEADLINE_EXCEEDED, verbena_get(c, TEXT("late"), &byte, 1, NULL, NULL));
+  CHECK(verbena_outcome_unknown(c) == 0);
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_add(c, "", 0, 1, NULL, &change));
+  CHECK(verbena_outcome_unknown(c) == 0 && change.outcome_unknown == 0);
+
+  late.connection = once;
+  do {
+    EXPECT(VERBENA_OK, verbena_submit_add(once, TEXT("late"), 1, NULL, on_late, &late));
+    if (failures != 0) return;
+    EXPECT(VERBENA_OK, verbena_drain(once));
+  } while (late.status == VERBENA_OK);
+  CHECK(late.status == VERBENA_DEADLINE_EXCEEDED && late.unknown == 1);
+  CHECK(verbena_connection_status(once) != VERBENA_OK);
+
+  printf("late\n");
+  fflush(stdout);
+  for (i = 0; i < 120; ++i) {
+    status = verbena_ping(c);
+    if (status == VERBENA_OK) break;
+  }
+  EXPECT(VERBENA_OK, status);
+  EXPECT(VERBENA_OK, verbena_add(c, TEXT("late"), 1, NULL, &change));
+  EXPECT(VERBENA_OK, verbena_get_statistics(c, &statistics, sizeof statistics));
+  CHECK(statistics.reconnects >= 1);
+  CHECK(verbena_ping(once) != VERBENA_OK);
+  EXPECT(VERBENA_OK, verbena_get_statistics(once, &statistics, sizeof statistics));
+  CHECK(statistics.reconnects == 0);
+  verbena_close(c);
+  verbena_close(once);
+}
+
 static void test_absent(const char* server) {
   verbena_connection* c = NULL;
   char error[256] = "";
@@ -659,11 +805,8 @@ int main(int argc, char** argv) {
   static const struct {
     const char* name;
     void (*test)(const char* server);
-  } kTests[] = {{"all", test_all},
-                {"fill", test_full},
-                {"unordered", test_unordered},
-                {"gone", test_gone},
-                {"absent", test_absent}};
+  } kTests[] = {{"all", test_all},   {"fill", test_full},     {"unordered", test_unordered},
+                {"gone", test_gone}, {"frozen", test_frozen}, {"absent", test_absent}};
   size_t i;
   if (argc == 3) {
     for (i = 0; i < sizeof kTests / sizeof kTests[0]; ++i) {
@@ -672,6 +815,6 @@ int main(int argc, char** argv) {
       return failures == 0 ? 0 : 1;
     }
   }
-  fprintf(stderr, "Usage: c_api_program all|fill|unordered|gone|absent ADDR:PORT\n");
+  fprintf(stderr, "Usage: c_api_program all|fill|unordered|gone|frozen|absent ADDR:PORT\n");
   return 2;
 }

@@ -48,6 +48,23 @@ TEST(CApiTest, ServerThatDies) {
   EXPECT_TRUE(exit->exited && exit->code == 0) << (*program)->err();
 }
 
+TEST(CApiTest, ServerThatIsFrozen) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  auto program = Process::Start(
+      {.program = ProgramPath("c_api_program"), .args = {"frozen", (*server)->address()}});
+  ASSERT_TRUE(program.ok()) << program.status();
+  absl::Status said = (*program)->WaitForOutput("connected");
+  ASSERT_TRUE(said.ok()) << said << (*program)->err();
+  ASSERT_TRUE((*server)->process().Freeze().ok());
+  said = (*program)->WaitForOutput("late");
+  (*server)->process().Signal(SIGCONT);
+  ASSERT_TRUE(said.ok()) << said << (*program)->err();
+  const auto exit = (*program)->WaitForExit();
+  ASSERT_TRUE(exit.ok()) << exit.status();
+  EXPECT_TRUE(exit->exited && exit->code == 0) << (*program)->err();
+}
+
 TEST(CApiTest, NoServer) {
   auto server = ServerProcess::Start();
   ASSERT_TRUE(server.ok()) << server.status();

@@ -10,11 +10,13 @@ Usage: install_test.sh --source=DIR --build=DIR --work=DIR --cmake=PATH --genera
 
 Installs the build (which must be complete) below the work folder, whose old content is removed, and
 there
-  1. looks at what was installed, and at the symbols of libverbena.so;
+  1. looks at what was installed, at the links of the documents, and at the symbols of
+     libverbena.so;
   2. builds a CMake project that takes both forms by find_package, in C++ and C, and each header
      alone;
   3. builds the installed examples as their CMakeLists.txt says;
-  4. compiles programs with what pkg-config tells;
+  4. compiles programs with what pkg-config tells, with the shared library where it finds nothing
+     but absl;
   5. configures a project that adds the source tree, and sees which targets it gets;
   6. moves the installed tree and builds against it once more;
   7. runs the programs against the installed verbena-server.
@@ -85,7 +87,7 @@ check_files() {
   local file
   for file in include/verbena/{connection,verbena,version,options}.h \
     bin/verbena-{server,cli} share/doc/verbena/README.md share/doc/verbena/docs/client.md \
-    share/doc/verbena/examples/{hello.cc,hello.c,CMakeLists.txt}; do
+    share/doc/verbena/client/examples/{hello.cc,hello.c,CMakeLists.txt}; do
     [ -f "$prefix/$file" ] || fail "not installed: $file"
   done
   library=$(find "$prefix" -name libverbena.so -printf '%h\n')
@@ -106,6 +108,22 @@ check_files() {
     "$library/pkgconfig"; then
     fail "the files above name the build's or the source's folder"
   fi
+}
+
+# Each relative link of the installed documents leads to something that was installed.
+check_links() {
+  local folder=$prefix/share/doc/verbena document link links=0
+  while IFS= read -r -d '' document; do
+    while IFS= read -r link; do
+      case $link in
+        *://* | mailto:* | '#'*) continue ;;
+      esac
+      links=$((links + 1))
+      [ -e "$(dirname "$document")/${link%%#*}" ] ||
+        fail "${document#"$prefix/"} has a link to $link, which is not installed"
+    done < <(tr '\n' ' ' <"$document" | grep -oE '\]\([^()]+\)' | sed -E 's/^\]\(//; s/\)$//' || true)
+  done < <(find "$folder" -name '*.md' -print0)
+  [ "$links" -gt 0 ] || fail "no links in the documents below $folder"
 }
 
 # The shared library offers the C API and the exported classes, under its version, and nothing else.
@@ -146,7 +164,8 @@ by_hand() {
 step "installing"
 quietly install "$cmake" --install "${option[build]}" --prefix "$prefix"
 check_files
-examples=$prefix/share/doc/verbena/examples
+check_links
+examples=$prefix/share/doc/verbena/client/examples
 step "symbols of libverbena.so"
 check_symbols
 
@@ -182,6 +201,17 @@ ln -s "$library" "$plain/lib"
 export PKG_CONFIG_PATH=$plain/lib/pkgconfig
 [ "$(pkg-config --modversion verbena)" = "${option[version]}" ] ||
   fail "pkg-config tells another version than ${option[version]}"
+# The shared library needs the development files of absl only: nothing else is to be found here.
+mkdir "$plain/absl"
+ln -s "$(pkg-config --variable=pcfiledir absl_status)"/absl_*.pc "$plain/absl"
+(
+  export PKG_CONFIG_LIBDIR=$plain/absl
+  if pkg-config --exists libibverbs; then fail "pkg-config finds more than absl"; fi
+  by_hand verbena-absl verbena "${option[cxx]}" "$examples/hello.cc" -std=c++20
+  if pkg-config --cflags verbena-static >"$work/absl.log" 2>&1; then
+    fail "verbena-static needs no libibverbs, as pkg-config says"
+  fi
+)
 for package in verbena verbena-static; do
   by_hand "$package-cc" $package "${option[cxx]}" "$examples/hello.cc" -std=c++20
   by_hand "$package-c" $package "${option[cc]}" "$examples/hello.c" -std=c11 -Wpedantic -Werror
@@ -191,7 +221,7 @@ step "the installed examples, from a tree that was moved"
 mv "$prefix" "$work/moved"
 prefix=$work/moved
 library=$work/moved${library#"$work/prefix"}
-configure examples "$prefix/share/doc/verbena/examples" "-DCMAKE_PREFIX_PATH=$prefix" \
+configure examples "$prefix/share/doc/verbena/client/examples" "-DCMAKE_PREFIX_PATH=$prefix" \
   -DBUILD_SHARED_LIBS=ON
 compile examples
 

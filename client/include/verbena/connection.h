@@ -58,8 +58,7 @@
 ///   fail with Unavailable, and OutcomeUnknown tells that they may have been made. They are never
 ///   repeated then.
 /// - A change that was sent and is late fails with DeadlineExceeded, and OutcomeUnknown: it may
-/// have
-///   been made once, or may still be, but never twice.
+///   have been made once, or may still be, but never twice.
 ///
 /// The connection is dead (status()) when the server refuses it for good (other versions), with
 /// Options::reconnect off, or after a defect: then every call fails with that error.

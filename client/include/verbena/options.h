@@ -19,7 +19,11 @@ struct Options {
   /// For the whole of connecting, name resolution excepted.
   std::chrono::milliseconds connect_timeout{5000};
   /// For each operation, from submission to callback, whatever the transport retries and however
-  /// often the connection is lost and made again.
+  /// often the connection is lost and made again. The time counts while somebody polls: it begins
+  /// with the first look after the submission, and Poll, PollAndArm and the calls that wait look
+  /// for it every few milliseconds. One operation that is late tears the connection down, since the
+  /// adapter may still write to its memory; the others in flight are repeated on the next
+  /// connection, each within its own time (with `reconnect` off they fail).
   std::chrono::milliseconds operation_timeout{5000};
 
   /// Whether a connection that is lost is made again, and what was in flight goes on with it (see

@@ -40,8 +40,9 @@ struct Condition {
 
 /// How one call behaves.
 struct CallOptions {
-  /// How long this call may take, in place of Options::operation_timeout, which says what happens
-  /// when it passes. At least 1 ms, else InvalidArgument.
+  /// How long this call may take, in place of Options::operation_timeout, which says how the time
+  /// is counted and what happens when it passes: a short one costs the connection. At least 1 ms,
+  /// else InvalidArgument.
   std::optional<std::chrono::milliseconds> timeout = {};
 };
 

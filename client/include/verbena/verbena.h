@@ -16,15 +16,16 @@
 /// a result is not wanted its pointer may be NULL, unless something else is said.
 ///
 /// Errors: functions return a verbena_code. verbena_error_text tells more about the connection's
-/// last error: what failed, the value, what to do.
+/// last error: what failed, the value, what to do. verbena_outcome_unknown, and the member of that
+/// name of verbena_change, tell whether an error leaves open if a change was made.
 ///
 /// Threads: a connection is used by one thread at a time (another one may go on with it later);
 /// different connections are independent. verbena_error_text is part of this: the text belongs to
 /// the connection and is the one of the thread that uses it.
 ///
 /// Growth: structs that you fill begin with zeros for "nothing special" ("= {0}") and have reserved
-/// members, which must be zero; verbena_options and verbena_statistics carry their size. So they
-/// can grow without a program being compiled anew.
+/// members, which must be zero, else VERBENA_INVALID_ARGUMENT; verbena_options and
+/// verbena_statistics carry their size. So they can grow without a program being compiled anew.
 #pragma once
 
 #include <stddef.h>
@@ -82,8 +83,8 @@ typedef struct verbena_options {
   uint32_t ack_timeout;
   uint32_t retry_count;
   uint32_t rnr_timer;
-  uint32_t preload;   ///< 0 or 1
-  uint32_t reserved;  ///< 0
+  uint32_t preload;    ///< 0 or 1
+  uint32_t reconnect;  ///< 0 or 1
 } verbena_options;
 
 VERBENA_EXPORT void verbena_options_init(verbena_options* options, size_t size);
@@ -96,12 +97,18 @@ VERBENA_EXPORT verbena_code verbena_connect(const char* server, const verbena_op
                                             verbena_connection** connection, char* error,
                                             size_t error_size);
 /// Calls the callback of each operation in flight with VERBENA_CANCELLED, disconnects and frees.
-/// NULL is allowed. Not to be called by a callback.
+/// NULL is allowed. Within a callback, those of verbena_close and verbena_scan too, it does nothing
+/// but leave a text for verbena_error_text: close when the call has returned that runs the
+/// callback.
 VERBENA_EXPORT void verbena_close(verbena_connection* connection);
 
 /// What the last error on this connection was, "" if there was none; valid until the next call with
 /// the connection. A function that succeeds leaves it as it was.
 VERBENA_EXPORT const char* verbena_error_text(const verbena_connection* connection);
+/// 1 if the error that verbena_error_text tells leaves open whether the change was made (see
+/// verbena::OutcomeUnknown): it was sent, and its answer did not come. Else 0, for NULL too. In a
+/// callback with an error it is about the callback's operation.
+VERBENA_EXPORT int verbena_outcome_unknown(const verbena_connection* connection);
 /// VERBENA_OK, or why the connection is dead, since it cannot be made again (the server has another
 /// version, say): close it and connect anew.
 VERBENA_EXPORT verbena_code verbena_connection_status(verbena_connection* connection);
@@ -136,6 +143,7 @@ typedef enum verbena_condition_kind {
 typedef struct verbena_condition {
   verbena_condition_kind kind;
   uint64_t version;  ///< VERBENA_IF_VERSION: of a GET or of an earlier change
+  uint64_t reserved[2];
 } verbena_condition;
 
 typedef struct verbena_put_options {
@@ -150,7 +158,7 @@ typedef struct verbena_change {
   uint64_t version;  ///< of the key after the change
   int64_t number;    ///< after verbena_add: the sum
   uint32_t existed;  ///< 1 if the key was there before (verbena_expire, _persist: had a time)
-  uint32_t reserved1;
+  uint32_t outcome_unknown;  ///< 1: an error that leaves open whether the change was made
   uint64_t reserved[2];
 } verbena_change;
 
@@ -197,7 +205,8 @@ typedef struct verbena_get_item {
   size_t value_size;
   uint64_t version;
   verbena_code status;
-  uint32_t reserved;
+  uint32_t reserved1;
+  uint64_t reserved[2];
 } verbena_get_item;
 
 typedef struct verbena_put_item {
@@ -209,7 +218,8 @@ typedef struct verbena_put_item {
   /// Filled by verbena_multi_put.
   verbena_change change;
   verbena_code status;
-  uint32_t reserved;
+  uint32_t reserved1;
+  uint64_t reserved[2];
 } verbena_put_item;
 
 /// VERBENA_OK if each item was answered, whatever its status says (VERBENA_NOT_FOUND, ...); else
@@ -293,6 +303,7 @@ typedef struct verbena_statistics {
   uint64_t gets_without_copy;
   uint64_t gets_copied;
   uint64_t puts_without_copy;
+  uint64_t reconnects;
 } verbena_statistics;
 
 /// `size` is sizeof *statistics; members that this library does not have are 0.
