@@ -44,6 +44,7 @@ namespace verbena {
 
 class VERBENA_LOCAL Connection::Impl : private client::ForkObserver {
   friend class client::RawReads;
+  friend class client::ConnectionTestPeer;
 
  public:
   using Endpoint = client::Endpoint;
@@ -385,6 +386,8 @@ class VERBENA_LOCAL Connection::Impl : private client::ForkObserver {
   std::unique_ptr<char[]> keys_;  // kKeyStride bytes for each operation
   const std::shared_ptr<client::SharedCache> shared_cache_;
   std::optional<client::LookupContext> context_;
+  // Of the session: as in the welcome of the last connection that was taken up.
+  uint32_t incarnation_ = 0;
   ServerLimits limits_;
   uint64_t region_address_ = 0;
   bool touches_wanted_ = false;

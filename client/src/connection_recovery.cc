@@ -193,7 +193,11 @@ void Connection::Impl::Resume(client::Connected connected) {
   MarkAsked();
   std::vector<verbs::SlotRef> unknown;
   absl::Status why;
-  if (!greeting.resumed() || greeting.shape.epoch != context_->shape.epoch) {
+  // The session under which they were sent. It is not enough that the server knew one: a hello
+  // whose welcome was lost, or that came to nothing above, may have made it anew.
+  const bool resumed =
+      greeting.welcome.incarnation == incarnation_ && greeting.shape.epoch == context_->shape.epoch;
+  if (!resumed) {
     why = absl::UnavailableError(
         greeting.shape.epoch != context_->shape.epoch
             ? absl::StrCat("the server at ", endpoint_->server(), " has restarted (epoch ",

@@ -158,6 +158,7 @@ void Connection::Impl::TakeGreeting(const client::Greeting& greeting) {
   if (touches_wanted_) touches_.reserve(kTouchesInReport);
   touch_random_ |= welcome.epoch ^ static_cast<uint64_t>(MonotonicNanos());
   requests_.set_max_message(greeting.max_message);
+  incarnation_ = welcome.incarnation;
   requests_.set_session_operations(welcome.operations);
   requests_.set_grant(greeting.grant);
   lkey_ = endpoint_->lkey();

@@ -25,6 +25,12 @@ class VERBENA_LOCAL ConnectionTestPeer {
         impl_.dialling().api->ModifyQp(impl_.endpoint().qp(), &attributes, IBV_QP_STATE);
   }
 
+  // Sends the requests that have been submitted, and looks at no answer.
+  void Flush() { impl_.FlushRequests(); }
+  // Loses the connection with the answers that have arrived on it and not been looked at.
+  void Lose() { impl_.Lose(absl::UnavailableError("lost by a test")); }
+  uint64_t session() const { return impl_.dialling().endpoint.session; }
+
  private:
   Connection::Impl& impl_;
 };

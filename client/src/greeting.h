@@ -32,8 +32,6 @@ struct Greeting {
   SliceShape shape;
   std::vector<uint64_t> directory;  // whole, or empty
   uint64_t reads = 0;               // of directory pages
-
-  bool resumed() const { return (welcome.features & wire::kFeatureResumed) != 0; }
 };
 
 // On an endpoint that has just been connected. FailedPrecondition, InternalError: the server cannot

@@ -17,7 +17,7 @@
 namespace verbena::wire {
 
 inline constexpr uint32_t kHandshakeMagic = 0x4e425256;  // "VRBN"
-inline constexpr uint16_t kProtocolVersion = 3;
+inline constexpr uint16_t kProtocolVersion = 4;
 
 using Bytes16 = std::array<uint8_t, 16>;
 

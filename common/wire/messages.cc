@@ -200,9 +200,12 @@ absl::StatusOr<Welcome> DecodeWelcome(std::string_view value) {
   if (welcome.window == 0) return Wrong(kWhat, "window", 0, "at least 1");
   if (welcome.operations != 0 &&
       (welcome.operations < kMinSessionOperations || welcome.operations > kMaxSessionOperations)) {
-    return Wrong(kWhat, "operations", welcome.operations, "0, or 16 to 2048");
+    return Wrong(kWhat, "operations", welcome.operations, "0, or 256 to 2048");
   }
-  if (welcome.reserved != 0) return Wrong(kWhat, "reserved", welcome.reserved, "0");
+  if ((welcome.incarnation != 0) != (welcome.operations != 0)) {
+    return Wrong(kWhat, "incarnation", welcome.incarnation,
+                 welcome.operations != 0 ? "at least 1" : "0: there is no session");
+  }
   return welcome;
 }
 

@@ -190,18 +190,19 @@ struct Welcome {
   uint16_t layout;        // layout version of the slice
   uint32_t features;      // kFeature... bits; unknown ones are ignored
   uint32_t operations;    // sequence numbers above `acked` that the session may use; 0: no session
-  uint32_t reserved;      // 0
+  // Of the session among all that this server process has made; 0: no session. Another one than
+  // before: the session was forgotten meanwhile, and what it had changed is not known any more.
+  uint32_t incarnation;
 };
 static_assert(sizeof(Welcome) == 64);
 
 inline constexpr uint32_t kFeatureScans = 1;    // the server keeps its keys in order
 inline constexpr uint32_t kFeatureTouches = 2;  // it evicts, and wants to be told of GETs
-// The session was known: what it has changed, and was not answered, is known too.
-inline constexpr uint32_t kFeatureResumed = 4;
 
-// Sequence numbers that a session may have above `acked` at most, and at least where there is one.
+// Sequence numbers that a session may have above `acked` at most, and at least where there is one:
+// those of a whole message, which could never be sent otherwise.
 inline constexpr uint32_t kMaxSessionOperations = 2048;
-inline constexpr uint32_t kMinSessionOperations = 16;
+inline constexpr uint32_t kMinSessionOperations = kMaxOperations;
 // The last sequence number. A session ends with it.
 inline constexpr uint64_t kLastSequence = (uint64_t{1} << 48) - 1;
 

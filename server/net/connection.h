@@ -158,7 +158,6 @@ struct Connection {
   uint64_t hello_sequence = 0;
   // Of the client's session, while this connection has it; nullptr if it keeps none (SessionTable).
   Session* kept = nullptr;
-  bool resumed = false;                       // the session was known
   uint32_t receive_size = wire::kMinMessage;  // of the client's buffers
   uint32_t spare_receives = 0;                // for messages that it has not asked for
   ReceiveLane own_receives{this};

@@ -7,8 +7,9 @@
 
 namespace verbena::net {
 
-Session::Session(uint32_t operations)
+Session::Session(uint32_t operations, uint32_t incarnation)
     : operations_(operations),
+      incarnation_(incarnation),
       mask_(std::bit_ceil(uint64_t{operations}) - 1),
       answers_(new KeptAnswer[mask_ + 1]) {}
 

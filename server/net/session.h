@@ -44,9 +44,11 @@ class Session {
 
   // `operations`: sequence numbers above the acknowledged ones that the client may use,
   // wire::kMinSessionOperations to wire::kMaxSessionOperations.
-  explicit Session(uint32_t operations);
+  // `incarnation`: as in wire::Welcome, not 0.
+  Session(uint32_t operations, uint32_t incarnation);
 
   uint32_t operations() const { return operations_; }
+  uint32_t incarnation() const { return incarnation_; }
   // Bytes that it takes, without values.
   size_t bytes() const { return sizeof(*this) + (mask_ + 1) * sizeof(KeptAnswer); }
 
@@ -86,6 +88,7 @@ class Session {
   void DropValues();
 
   uint32_t operations_;
+  uint32_t incarnation_;
   uint64_t mask_;
   std::unique_ptr<KeptAnswer[]> answers_;
   uint64_t acked_ = 0;

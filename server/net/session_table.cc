@@ -39,12 +39,13 @@ void SessionTable::Give(Entry& entry, Connection& connection, uint32_t operation
     operations = std::clamp(operations, wire::kMinSessionOperations, wire::kMaxSessionOperations);
     while (counts_.bytes > limits_.most_bytes && !kept_.empty()) DropOldest();
     if (counts_.bytes > limits_.most_bytes) operations = wire::kMinSessionOperations;
-    entry.session = std::make_unique<Session>(operations);
+    // A session is taken for an earlier one of its id only 2^32 - 1 sessions later.
+    if (++last_incarnation_ == 0) ++last_incarnation_;
+    entry.session = std::make_unique<Session>(operations, last_incarnation_);
     counts_.bytes += entry.session->bytes();
   }
   entry.connection = &connection;
   connection.kept = entry.session.get();
-  connection.resumed = known;
 }
 
 void SessionTable::Leave(Connection& connection) {

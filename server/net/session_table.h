@@ -54,7 +54,7 @@ class SessionTable {
   SessionTable& operator=(const SessionTable&) = delete;
 
   // Gives the connection its session (Connection::session), made anew if it is not known, and sets
-  // Connection::kept and Connection::resumed; true. False if it has to wait for another connection
+  // Connection::kept; true. False if it has to wait for another connection
   // to end: kSessionReady tells. `operations` as in Hello; a session that is new gets fewer (down
   // to wire::kMinSessionOperations) when sessions take more memory than they should. By the
   // connection's worker.
@@ -87,6 +87,7 @@ class SessionTable {
   Entries entries_;
   std::list<uint64_t> kept_;  // without a connection, oldest first
   SessionCounts counts_;
+  uint32_t last_incarnation_ = 0;
 };
 
 }  // namespace verbena::net

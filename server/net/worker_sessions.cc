@@ -63,8 +63,11 @@ void Worker::Welcome(Connection& connection) {
   welcome.eager_limit = kEagerLimit;
   welcome.window = static_cast<uint16_t>(connection.credits.window());
   welcome.layout = slice_.layout_version;
-  welcome.features = slice_.features | (connection.resumed ? wire::kFeatureResumed : 0);
-  welcome.operations = connection.kept != nullptr ? connection.kept->operations() : 0;
+  welcome.features = slice_.features;
+  if (connection.kept != nullptr) {
+    welcome.operations = connection.kept->operations();
+    welcome.incarnation = connection.kept->incarnation();
+  }
   wire::OperationHeader hello{};
   hello.code = static_cast<uint8_t>(OpCode::kHello);
   hello.sequence = connection.hello_sequence;

@@ -32,6 +32,7 @@
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/patient_options.h"
 #include "tests/integration/process.h"
+#include "tests/integration/raw_client.h"
 #include "verbena/connection.h"
 
 namespace verbena {
@@ -96,8 +97,11 @@ class BreakableVerbs : public verbs::ForwardingVerbs {
 
 class Recovery : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { StartServer({}); }
+  void StartServer(const net::SessionLimits& sessions) {
+    server_.reset();
     server::ServerConfig config;
+    config.sessions = sessions;
     config.listen = *NetAddress::Parse(testing::LocalAddress());
     config.memory = 64 << 20;
     config.huge_pages = false;
@@ -148,6 +152,67 @@ TEST_F(Recovery, SynchronousCallsGoOn) {
   EXPECT_EQ(connection->server_epoch(), epoch);
   EXPECT_EQ(Info()["operations"]["add"]["ok"], 20);
   EXPECT_EQ(Info()["sessions"]["dropped"], 0);
+}
+
+// A session that the server has forgotten is made anew by the client's hello. If that hello comes
+// to nothing the next one finds the new session, which knows nothing of the changes before: they
+// are not repeated.
+TEST_F(Recovery, ASessionMadeAnewIsNotTakenForTheOneBefore) {
+  ASSERT_NO_FATAL_FAILURE(StartServer({.linger_ns = 0}));
+  const auto connection = Connect();
+  ASSERT_NE(connection, nullptr);
+  ConnectionTestPeer peer(*connection);
+  std::optional<absl::Status> outcome;
+  ASSERT_TRUE(connection
+                  ->SubmitAdd("count", 1,
+                              [&](const absl::Status& status, const ChangeResult& result) {
+                                EXPECT_EQ(result.number, 0);
+                                outcome = status;
+                              })
+                  .ok());
+  peer.Flush();
+  ASSERT_TRUE(testing::Eventually([&] { return Info()["operations"]["add"]["ok"] == 1; }));
+  ASSERT_FALSE(outcome.has_value());
+  peer.Lose();
+  ASSERT_TRUE(testing::Eventually([&] { return Info()["sessions"]["dropped"] == 1; }));
+  // The hello of which the client does not hear.
+  testing::RawClientOptions options;
+  options.session = peer.session();
+  options.operations = 64;
+  const auto unheard =
+      testing::RawClient::ConnectAndGreet(testing::Fabric(), server_->address(), options);
+  ASSERT_TRUE(unheard.ok()) << unheard.status();
+  connection->Drain();
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_TRUE(absl::IsUnavailable(*outcome) && OutcomeUnknown(*outcome)) << *outcome;
+  EXPECT_EQ(Info()["sessions"]["superseded"], 1);
+  const auto sum = connection->Add("count", 1);
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  EXPECT_EQ(sum->number, 2);
+}
+
+// Where sessions take more memory than they should a new one has few numbers, but enough for each
+// message that there may be.
+TEST_F(Recovery, ASessionOfFewNumbersGoesOn) {
+  ASSERT_NO_FATAL_FAILURE(StartServer({.most_bytes = 0}));
+  const auto first = Connect();
+  ASSERT_NE(first, nullptr);
+  Options options = PatientOptions();
+  options.depth = 1024;
+  const auto connection = Connect(options);
+  ASSERT_NE(connection, nullptr);
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < options.depth; ++i) {
+    ASSERT_TRUE(connection
+                    ->SubmitAdd("count", 1,
+                                [&](const absl::Status& status, const ChangeResult& result) {
+                                  EXPECT_TRUE(status.ok()) << status;
+                                  EXPECT_EQ(result.number, ++sum);
+                                })
+                    .ok());
+  }
+  connection->Drain();
+  EXPECT_EQ(sum, options.depth);
 }
 
 // With an idle connection, a loss shows with the next Poll, or operation.

@@ -22,7 +22,7 @@ namespace {
 using wire::OpCode;
 using wire::ResultCode;
 
-constexpr uint32_t kOperations = 64;
+constexpr uint32_t kOperations = wire::kMinSessionOperations;
 
 class Sessions : public ::testing::Test {
  protected:
@@ -95,8 +95,8 @@ TEST_F(Sessions, RepeatedChangesAreAnsweredAndNotMade) {
   wire::Welcome welcome{};
   auto client = Connect(1, 0, &welcome);
   ASSERT_NE(client, nullptr);
-  EXPECT_EQ(welcome.features & wire::kFeatureResumed, 0u);
   EXPECT_EQ(welcome.operations, kOperations);
+  const uint32_t incarnation = welcome.incarnation;
   const std::string large(100'000, 'l');
   const auto run = [&](RawClient& on) {
     std::vector<RawResult> results;
@@ -124,7 +124,7 @@ TEST_F(Sessions, RepeatedChangesAreAnsweredAndNotMade) {
 
   auto next = Connect(1, 0, &welcome);
   ASSERT_NE(next, nullptr);
-  EXPECT_NE(welcome.features & wire::kFeatureResumed, 0u);
+  EXPECT_EQ(welcome.incarnation, incarnation);
   EXPECT_TRUE(client->WaitClosed().ok());
   const std::vector<RawResult> again = run(*next);
   ASSERT_EQ(again.size(), first.size());
@@ -195,7 +195,7 @@ TEST_F(Sessions, WrongSequenceNumbersEndTheConnection) {
   EXPECT_FALSE(closed(0, 11));
   EXPECT_FALSE(closed(wire::kLastSequence - 1, wire::kLastSequence));
   EXPECT_EQ(Info()["counters"]["malformed"], 3);
-  EXPECT_THAT(server_->process().err(), ::testing::HasSubstr("sequence number 65 is not one"));
+  EXPECT_THAT(server_->process().err(), ::testing::HasSubstr("sequence number 257 is not one"));
 }
 
 // The answer of one that was made long ago is replaced only when it has been acknowledged.
@@ -326,8 +326,14 @@ TEST_F(Sessions, StayForTheirTime) {
   ASSERT_TRUE(Eventually([&] { return Info()["sessions"]["dropped"] == 1; }));
   EXPECT_EQ(Info()["sessions"]["open"], 0);
   EXPECT_EQ(Info()["sessions"]["bytes"], 0);
+  const uint32_t first = welcome.incarnation;
+  const auto unseen = Connect(10, 0, &welcome);
+  ASSERT_NE(unseen, nullptr);
+  const uint32_t second = welcome.incarnation;
+  EXPECT_NE(second, first);
+  // Had the client not seen that welcome, the next one would tell it as well.
   ASSERT_NE(Connect(10, 0, &welcome), nullptr);
-  EXPECT_EQ(welcome.features & wire::kFeatureResumed, 0u);
+  EXPECT_EQ(welcome.incarnation, second);
 }
 
 // A client that comes back to a full server, of whose connections one is its own, gets in.

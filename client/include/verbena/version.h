@@ -13,4 +13,4 @@
   VERBENA_MAKE_VERSION(VERBENA_VERSION_MAJOR, VERBENA_VERSION_MINOR, VERBENA_VERSION_PATCH)
 
 /// Of the bytes between client and server. Both sides must have the same: Connect says so if not.
-#define VERBENA_PROTOCOL_VERSION 3
+#define VERBENA_PROTOCOL_VERSION 4

@@ -31,7 +31,7 @@ ConnectData SampleConnect() {
 
 constexpr char kConnectHex[] =
     "5652424e"
-    "0300"
+    "0400"
     "0201"
     "1817161514131211"
     "2827262524232221"
@@ -47,7 +47,7 @@ AcceptData SampleAccept() {
 
 constexpr char kAcceptHex[] =
     "5652424e"
-    "0300"
+    "0400"
     "0201"
     "707172737475767778797a7b7c7d7e7f"
     "0000000000000000";
@@ -63,7 +63,7 @@ RejectData SampleReject() {
 
 std::string RejectHex() {
   return "5652424e"
-         "0300"
+         "0400"
          "0201"
          "0600"
          "1500"
@@ -76,7 +76,7 @@ TEST(Handshake, ConnectBaseline) {
   EXPECT_EQ(ToHex(Encode(SampleConnect())), kConnectHex);
   const auto data = DecodeConnect(FromHex(kConnectHex));
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->protocol, 3);
+  EXPECT_EQ(data->protocol, 4);
   EXPECT_EQ(data->layout, 0x0102);
   EXPECT_EQ(data->tenant, SampleConnect().tenant);
   EXPECT_EQ(data->session, SampleConnect().session);
@@ -88,7 +88,7 @@ TEST(Handshake, AcceptBaseline) {
   EXPECT_EQ(ToHex(Encode(SampleAccept())), kAcceptHex);
   const auto data = DecodeAccept(FromHex(kAcceptHex));
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->protocol, 3);
+  EXPECT_EQ(data->protocol, 4);
   EXPECT_EQ(data->layout, 0x0102);
   EXPECT_EQ(data->proof, SampleAccept().proof);
 }
@@ -97,7 +97,7 @@ TEST(Handshake, RejectBaseline) {
   EXPECT_EQ(ToHex(Encode(SampleReject())), RejectHex());
   const auto data = DecodeReject(FromHex(RejectHex()));
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->protocol, 3);
+  EXPECT_EQ(data->protocol, 4);
   EXPECT_EQ(data->layout, 0x0102);
   EXPECT_EQ(data->reason, RejectReason::kConnectionLimit);
   EXPECT_EQ(data->challenge, SampleReject().challenge);
@@ -185,11 +185,11 @@ TEST(Handshake, FieldsOutOfRange) {
 
 TEST(Handshake, OfAnotherVersionOnlyThePrefixIsRead) {
   ConnectData connect = SampleConnect();
-  connect.protocol = 4;
+  connect.protocol = 5;
   auto bytes = Encode(connect);
   auto data = DecodeConnect(std::span(bytes).first(8));
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->protocol, 4);
+  EXPECT_EQ(data->protocol, 5);
   EXPECT_EQ(data->layout, 0x0102);
   EXPECT_EQ(data->session, 0U);
 
@@ -202,11 +202,11 @@ TEST(Handshake, OfAnotherVersionOnlyThePrefixIsRead) {
 
   // Why a server of another version refuses is always shown, even for a reason unknown here.
   RejectData reject = SampleReject();
-  reject.protocol = 4;
+  reject.protocol = 5;
   reject.reason = static_cast<RejectReason>(77);
   const auto refused = DecodeReject(Encode(reject));
   ASSERT_TRUE(refused.ok()) << refused.status();
-  EXPECT_EQ(refused->protocol, 4);
+  EXPECT_EQ(refused->protocol, 5);
   EXPECT_EQ(refused->text, reject.text);
   EXPECT_STREQ(RejectReasonName(refused->reason), "unknown reason");
 }

@@ -311,7 +311,7 @@ TEST(Messages, FixedValueBaselines) {
                         0x9192,
                         0,
                         0x01a4,
-                        0};
+                        0xb1b2b3b4};
   EXPECT_EQ(ToHex(AsValue(welcome)),
             "0807060504030201"
             "1817161514131211"
@@ -325,7 +325,7 @@ TEST(Messages, FixedValueBaselines) {
             "9291"
             "00000000"
             "a4010000"
-            "00000000");
+            "b4b3b2b1");
   EXPECT_EQ(ToHex(AsValue(Location{0x0102030405060708, 0x1112131415161718, 0x2122232425262728,
                                    0x3132333435363738, 0x41424344, 0x5152, 0})),
             "0807060504030201"
@@ -350,7 +350,7 @@ TEST(Messages, FixedValuesOutOfRange) {
   EXPECT_TRUE(names(DecodeHello(AsValue(Hello{255, 1, 0, 0})).status(), "receive_size"));
   EXPECT_TRUE(names(DecodeHello(AsValue(Hello{256, 0, 0, 0})).status(), "receive_count"));
   EXPECT_TRUE(names(DecodeHello(AsValue(Hello{256, 1, 0, 1})).status(), "reserved"));
-  const Welcome good{4096, 1 << 20, 1, 1 << 20, 7, 1024, 8192, 4096, 16, 1, 0, 0, 0};
+  const Welcome good{4096, 1 << 20, 1, 1 << 20, 7, 1024, 8192, 4096, 16, 1, 0, 256, 9};
   ASSERT_TRUE(DecodeWelcome(AsValue(good)).ok());
   const auto with = [&](auto member, auto value) {
     Welcome bad = good;
@@ -363,11 +363,15 @@ TEST(Messages, FixedValuesOutOfRange) {
   EXPECT_TRUE(names(with(&Welcome::max_message, 255U), "max_message"));
   EXPECT_TRUE(names(with(&Welcome::eager_limit, 8193U), "eager_limit"));
   EXPECT_TRUE(names(with(&Welcome::window, uint16_t{0}), "window"));
-  EXPECT_TRUE(names(with(&Welcome::operations, 15U), "operations"));
+  EXPECT_TRUE(names(with(&Welcome::operations, 255U), "operations"));
   EXPECT_TRUE(names(with(&Welcome::operations, 2049U), "operations"));
-  EXPECT_TRUE(with(&Welcome::operations, 16U).ok());
+  EXPECT_TRUE(with(&Welcome::operations, 256U).ok());
   EXPECT_TRUE(with(&Welcome::operations, 2048U).ok());
-  EXPECT_TRUE(names(with(&Welcome::reserved, 1U), "reserved"));
+  EXPECT_TRUE(names(with(&Welcome::incarnation, 0U), "incarnation"));
+  EXPECT_TRUE(names(with(&Welcome::operations, 0U), "incarnation"));
+  Welcome without = good;
+  without.operations = without.incarnation = 0;
+  EXPECT_TRUE(DecodeWelcome(AsValue(without)).ok());
   EXPECT_TRUE(names(DecodeLocation(AsValue(Location{0, 1, 1, 1, 1, 1, 0})).status(), "slot"));
   EXPECT_TRUE(names(DecodeLocation(AsValue(Location{1, 1, 0, 1, 1, 1, 0})).status(), "check"));
   EXPECT_TRUE(names(DecodeLocation(AsValue(Location{1, 1, 1, 1, 1, 1, 1})).status(), "reserved"));
