@@ -116,7 +116,7 @@ int verbena_wait(verbena_connection* connection, int64_t timeout_us) {
   constexpr int64_t kLongest = int64_t{366} * 24 * 3600 * 1'000'000;
   int callbacks = -1;
   Call(connection, Waits::kYes, [&](Connection& on) {
-    const std::chrono::microseconds timeout(std::min(timeout_us, kLongest));
+    const std::chrono::microseconds timeout(std::clamp<int64_t>(timeout_us, 0, kLongest));
     callbacks = timeout_us == 0 ? on.Poll() : on.Wait(timeout);
     return absl::OkStatus();
   });

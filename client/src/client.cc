@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/src/process_forks.h"
 #include "client/src/shared_cache.h"
 #include "common/base/macros.h"
 #include "verbena/connection.h"
@@ -54,7 +55,7 @@ void AddTo(ConnectionStats& sum, const ConnectionStats& stats) {
 
 }  // namespace
 
-class VERBENA_LOCAL Client::Impl {
+class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
  public:
   Impl(std::string_view server, const ClientOptions& options)
       : server_(server),
@@ -74,12 +75,18 @@ class VERBENA_LOCAL Client::Impl {
   // be made of a status.
   template <typename Use>
   auto With(Use&& use) -> decltype(use(std::declval<Connection&>())) {
+    // Before any lock: another thread may have held it when the process was forked.
+    if (forked_) {
+      return absl::FailedPreconditionError(
+          "this process was forked from the one that made the client: connect in it anew");
+    }
     auto [slot, lock] = TakeSlot();
     VERBENA_RETURN_IF_ERROR(Revive(*slot));
     return use(*slot->connection);
   }
 
   void Close() {
+    if (forked_) return;
     for (Slot& slot : slots_) {
       const std::lock_guard lock(slot.mutex);
       Bury(slot);
@@ -89,8 +96,11 @@ class VERBENA_LOCAL Client::Impl {
 
   uint32_t slots() const { return static_cast<uint32_t>(slots_.size()); }
 
+  bool forked() const { return forked_; }
+
   ConnectionStats stats() {
     ConnectionStats sum;
+    if (forked_) return sum;
     for (Slot& slot : slots_) {
       const std::lock_guard lock(slot.mutex);
       AddTo(sum, slot.earlier);
@@ -100,6 +110,8 @@ class VERBENA_LOCAL Client::Impl {
   }
 
  private:
+  void OnForkInChild() override { forked_ = true; }
+
   // A line of its own, so that threads do not take each other's.
   struct alignas(64) Slot {
     std::mutex mutex;  // guards all below
@@ -136,6 +148,8 @@ class VERBENA_LOCAL Client::Impl {
   const Options options_;
   const std::shared_ptr<client::SharedCache> cache_;  // of all connections
   std::vector<Slot> slots_;
+  bool forked_ = false;             // this is a child of the process that made it
+  client::ForkWatch forks_{*this};  // last: see there
 };
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view server,
@@ -150,7 +164,11 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view server,
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Client::~Client() = default;
+// In the child of a fork everything is the parent's, and stays as it is.
+Client::~Client() {
+  if (!impl_->forked()) return;
+  [[maybe_unused]] Impl* const left = impl_.release();
+}
 void Client::Close() { impl_->Close(); }
 
 absl::Status Client::Get(std::string_view key, std::string* value, uint64_t* version,

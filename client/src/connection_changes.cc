@@ -387,6 +387,7 @@ void Connection::Impl::FinishCall(Operation& op, const absl::Status& status,
   call->status = status;
   if (status.ok() && call->value != nullptr) call->value->assign(value.data(), value.size());
   call->done = true;
+  op.space = nullptr;  // of a preload's READ, whose caller owns it
   pool_.Free(op);
 }
 

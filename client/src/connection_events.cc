@@ -19,7 +19,7 @@ constexpr int kMostRounds = 16;
 // News of the connection manager and wake-ups are watched as long as they are there. Deadlines: the
 // timer is set when all operations have been seen.
 int Connection::Impl::PollAndArm() {
-  if (in_callback_) return 0;
+  if (in_callback_ || forked_) return 0;
   const uint64_t before = callbacks_;
   const client::Waiter::Ready ready = waiter_->Check();
   if (ready.completions) endpoint_->TakeCompletionEvent();

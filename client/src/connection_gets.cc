@@ -117,7 +117,9 @@ void Connection::Impl::FinishSync(SyncCall* call) {
   PollOnce();
   if (call->done) return;
   Spin spin;
-  while (!call->done) Turn(spin, INT64_MAX);
+  while (!call->done && !forked_) Turn(spin, INT64_MAX);
+  // In the child of a process that forked in a callback nothing ends any more.
+  if (!call->done) call->status = dead_;
 }
 
 [[gnu::always_inline]] inline absl::Status Connection::Impl::Get(std::string_view key,
@@ -346,6 +348,12 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
 }
 
 [[gnu::always_inline]] inline void Connection::Impl::PostReadList(uint32_t count) {
+  // A lookup that ended while the list was made may have run a callback that closed the connection:
+  // then there is no queue pair any more.
+  if (!up_) [[unlikely]] {
+    if (scattered_) GatherAgain();
+    return;
+  }
   ibv_send_wr* bad = nullptr;
   const int error = verbs::PostSend(endpoint_->qp(), read_list_.data(), &bad);
   if (scattered_) GatherAgain();

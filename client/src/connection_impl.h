@@ -42,7 +42,7 @@
 
 namespace verbena {
 
-class VERBENA_LOCAL Connection::Impl : private client::ForkObserver {
+class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   friend class client::RawReads;
   friend class client::ConnectionTestPeer;
 
@@ -441,7 +441,8 @@ class VERBENA_LOCAL Connection::Impl : private client::ForkObserver {
   int calls_ = 0;                  // that it is in
 #endif
   mutable ConnectionStats stats_;
-  client::Reconnector reconnector_;  // destroyed first: its thread ends
+  client::Reconnector reconnector_;  // destroyed before what it uses: its thread ends
+  client::ForkWatch forks_{*this};   // last: see there
 };
 
 // Stands around every public call that runs no callback. With assertions on, a second thread that

@@ -32,13 +32,14 @@ Connection::Impl::~Impl() {
   Bury();
 }
 
-// In a callback the verbs objects stay until the call that runs it ends, since that one still uses
-// them; the operations end now, with their callbacks.
+// In a callback the verbs objects but the queue pair stay until the call that runs it ends, since
+// that one still uses them; the operations end now, with their callbacks.
 void Connection::Impl::Close() {
   if (forked_) return;
   const bool nested = in_callback_;
   if (dead_.ok()) cancelled_ = true;
   Fail(absl::CancelledError("the connection was closed"));
+  reconnector_.Cancel();
   FailOperations();
   dead_ = absl::FailedPreconditionError("the connection was closed");
   in_callback_ = nested;
@@ -46,6 +47,7 @@ void Connection::Impl::Close() {
 }
 
 void Connection::Impl::FlushRequests() {
+  if (!up_) return;  // a callback has closed the connection
   absl::Status status = requests_.Flush();
   if (!status.ok()) Lose(std::move(status));
 }
@@ -90,14 +92,16 @@ void Connection::Impl::OnReceive(uint32_t buffer, uint32_t length) {
         absl::StrCat("the server's message makes no sense: ", status.message())));
     return;
   }
+  if (!up_) return;  // a callback has closed the connection
   const int error = endpoint_->PostReceive(buffer);
   if (error != 0) Lose(verbs::ErrnoStatus(error, "ibv_post_recv", {}));
 }
 
 int Connection::Impl::Wait(std::chrono::nanoseconds timeout) {
-  if (in_callback_) return 0;
+  // In the child of a fork what is in flight is the parent's, and never ends.
+  if (in_callback_ || forked_) return 0;
   const uint64_t before = callbacks_;
-  const int64_t deadline = MonotonicNanos() + std::max<int64_t>(timeout.count(), 0);
+  const int64_t deadline = DeadlineAfter(timeout.count());
   Spin spin;
   while (pool_.used() != 0 && Turn(spin, deadline) && callbacks_ == before) {
   }
@@ -105,7 +109,7 @@ int Connection::Impl::Wait(std::chrono::nanoseconds timeout) {
 }
 
 void Connection::Impl::Drain() {
-  if (in_callback_) return;
+  if (in_callback_ || forked_) return;
   Spin spin;
   while (pool_.used() != 0) Turn(spin, INT64_MAX);
 }
@@ -239,6 +243,7 @@ int64_t Connection::Impl::EarliestDeadline() {
 }
 
 void Connection::Impl::Bury() {
+  reconnector_.Cancel();
   if (pool_.used() != 0) FailOperations();
   StopWatching();
   // Nothing is used any more. A device cannot be removed as long as somebody holds objects of it.
@@ -255,7 +260,10 @@ absl::Status Connection::Impl::StatusFor(const Operation& op) const {
       absl::StrCat("the connection was given up because of another operation: ", dead_.message()));
 }
 
+// Callbacks may give back memory that READs land in, or that the server READs from: so the queue
+// pair goes first. The completion queue stays, since a poll of it may be under way.
 void Connection::Impl::FailOperations() {
+  endpoint_->ReleaseQueuePair();
   starts_.Clear();
   reads_.Clear();
   space_waiters_.Clear();

@@ -28,40 +28,35 @@ absl::Status Connection::Impl::ReadPieces(
   VERBENA_ASSIGN_OR_RETURN(client::LargeBuffers::Buffer* const buffer,
                            large_buffers_.Acquire(kPlaces * kPlaceBytes));
   if (buffer == nullptr) return absl::InternalError("no memory is left for a preload's READs");
-  struct Flight {
-    SyncCall call;
-    Operation* op = nullptr;
-  };
-  std::array<Flight, kPlaces> flights;
+  std::array<SyncCall, kPlaces> calls;
   const size_t at_once = std::min<size_t>(kPlaces, options_.depth);
   absl::Status status;
   size_t begun = 0;
   for (size_t ended = 0; ended < begun || (status.ok() && ended < offsets.size());) {
     const bool more = status.ok() && begun < offsets.size();
     if (more && begun - ended < at_once) {
-      Flight& flight = flights[begun % at_once];
-      flight.call = {};
-      const absl::StatusOr<Operation*> op = AcquireSync(OperationKind::kRawRead, &flight.call);
+      SyncCall& call = calls[begun % at_once];
+      call = {};
+      const absl::StatusOr<Operation*> op = AcquireSync(OperationKind::kRawRead, &call);
       if (!op.ok()) {
         status = op.status();
         continue;
       }
-      flight.op = *op;
-      flight.op->space = buffer;
-      flight.op->step = {.action = Lookup::Action::kRead,
-                         .in_space = true,
-                         .length = length,
-                         .offset = offsets[begun],
-                         .target = buffer->bytes().data() + begun % at_once * kPlaceBytes};
-      QueueRead(*flight.op);
+      // Its own until it is finished; then it is used again.
+      (*op)->space = buffer;
+      (*op)->step = {.action = Lookup::Action::kRead,
+                     .in_space = true,
+                     .length = length,
+                     .offset = offsets[begun],
+                     .target = buffer->bytes().data() + begun % at_once * kPlaceBytes};
+      QueueRead(**op);
       ++begun;
       continue;
     }
     // Also after an error: what is under way ends before its place does.
-    Flight& flight = flights[ended % at_once];
-    FinishSync(&flight.call);
-    flight.op->space = nullptr;
-    if (status.ok()) status = flight.call.status;
+    SyncCall& call = calls[ended % at_once];
+    FinishSync(&call);
+    if (status.ok()) status = call.status;
     if (status.ok()) take(ended, buffer->bytes().data() + ended % at_once * kPlaceBytes);
     ++ended;
   }

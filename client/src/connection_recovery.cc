@@ -240,15 +240,22 @@ void Connection::Impl::RestartGets() {
   starts_.Clear();
   reads_.Clear();
   space_waiters_.RemoveIf([](const Operation* op) { return op->kind != OperationKind::kPut; });
-  pool_.ForEach([this](Operation& op) {
+  // Those first: a lookup may end at once, and its callback submit another one, which begins by
+  // itself.
+  std::vector<verbs::SlotRef> again;
+  pool_.ForEach([&again](Operation& op) {
     op.read_queued = false;
-    if (!IsGetting(op) || op.asked) return;
-    if (op.kind == OperationKind::kGetInto) {
-      StartGetInto(op);
-    } else {
-      StartTakenGet(op);
-    }
+    if (IsGetting(op) && !op.asked) again.push_back(OperationPool::RefOf(op));
   });
+  for (const verbs::SlotRef& ref : again) {
+    Operation* const op = pool_.Find(ref);
+    if (op == nullptr) continue;  // a callback has closed the connection
+    if (op->kind == OperationKind::kGetInto) {
+      StartGetInto(*op);
+    } else {
+      StartTakenGet(*op);
+    }
+  }
 }
 
 // Operations whose deadline has passed. What is left of them is taken out of every queue first.
@@ -317,6 +324,7 @@ void Connection::Impl::OnForkInChild() {
   sync_room_ = 0;
   dead_ = absl::FailedPreconditionError(
       "this process was forked from the one that made the connection: connect in it anew");
+  registrations_->Abandon();
   reconnector_.Abandon();
 }
 

@@ -33,24 +33,30 @@ absl::StatusOr<verbs::ConnectOptions> CheckConnectOptions(const Options& options
   return checked;
 }
 
+// Times end well before the clock's nanoseconds do.
+constexpr std::chrono::nanoseconds kLongestTime{INT64_MAX / 4};
+
+// A duration that is at least `least`; compared as it is, since its nanoseconds may not fit.
+template <typename Duration>
+absl::Status CheckTime(const char* name, Duration time, Duration least, const char* unit) {
+  const auto most = std::chrono::duration_cast<Duration>(kLongestTime);
+  if (time >= least && time <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, " is ", time.count(), " ", unit, "; it must be ", least.count(), " to ", most.count()));
+}
+
 absl::Status CheckOptions(const Options& options) {
   if (options.depth < 1 || options.depth > kMaxDepth) {
     return absl::InvalidArgumentError(
         absl::StrCat("depth is ", options.depth, "; it must be 1 to ", kMaxDepth));
   }
-  if (options.connect_timeout.count() <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "connect_timeout is ", options.connect_timeout.count(), " ms; it must be positive"));
-  }
-  if (options.operation_timeout.count() <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "operation_timeout is ", options.operation_timeout.count(), " ms; it must be positive"));
-  }
-  if (options.poll_time.count() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("poll_time is ", options.poll_time.count(), " us; it must not be negative"));
-  }
-  return absl::OkStatus();
+  using std::chrono::microseconds;
+  using std::chrono::milliseconds;
+  VERBENA_RETURN_IF_ERROR(
+      CheckTime("connect_timeout", options.connect_timeout, milliseconds(1), "ms"));
+  VERBENA_RETURN_IF_ERROR(
+      CheckTime("operation_timeout", options.operation_timeout, milliseconds(1), "ms"));
+  return CheckTime("poll_time", options.poll_time, microseconds(0), "us");
 }
 
 absl::StatusOr<uint64_t> RandomSession() {

@@ -15,6 +15,8 @@ class VERBENA_LOCAL ConnectionTestPeer {
   bool up() const { return impl_.lost().ok(); }
   // Why there is none.
   absl::Status lost() const { return impl_.lost(); }
+  // Whether a device may still write to, or read from, memory for the connection.
+  bool has_queue_pair() const { return impl_.endpoint().qp() != nullptr; }
   // Moves the queue pair to ERR behind the connection's back, as an adapter does that has met an
   // error. Nothing happens while there is no connection.
   void Break() {

@@ -269,8 +269,10 @@ bool Endpoint::Sleep(Waiter& waiter, int64_t deadline) {
   return ready.events;
 }
 
+void Endpoint::ReleaseQueuePair() { qp_ = {}; }
+
 void Endpoint::ReleaseQueues() {
-  qp_ = {};
+  ReleaseQueuePair();
   cq_ = {};
 }
 

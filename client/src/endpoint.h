@@ -178,8 +178,10 @@ class Endpoint {
   bool Sleep(Waiter& waiter, int64_t deadline);
   // Moves the queue pair to ERR and disconnects: nothing is sent or received any more.
   void Break();
-  // After Break: gives the queues back to the device, then all the rest, once nothing registered
-  // beside it (pd()) is left. Memory and names stay.
+  // After Break: gives the queue pair back to the device: from here on no memory is written or read
+  // for it, and the completion queue may still be polled. Then all queues, then all the rest, once
+  // nothing registered beside it (pd()) is left. Memory and names stay.
+  void ReleaseQueuePair();
   void ReleaseQueues();
   void ReleaseDevice();
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/src/causes.h"
 #include "client/src/endpoint.h"
+#include "common/base/blocked_signals.h"
 #include "common/base/clock.h"
 #include "common/base/macros.h"
 #include "common/layout/region_header.h"
@@ -34,6 +35,7 @@ constexpr int64_t kCancelInterval = 20'000'000;
 // Runs `task` in a thread that nobody waits for.
 template <typename Task>
 absl::Status RunBeside(Task&& task) {
+  const BlockedSignals blocked;
   try {
     std::thread(std::forward<Task>(task)).detach();
     return absl::OkStatus();

@@ -126,6 +126,8 @@ class OperationPool {
     op.in_use = true;
     op.late = false;
     op.read_queued = false;
+    op.asked = false;
+    op.sent = false;
     op.asks = 0;
     op.sync = nullptr;
     op.first_seen = 0;

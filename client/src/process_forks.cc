@@ -31,16 +31,16 @@ struct Observers {
 
 }  // namespace
 
-ForkObserver::ForkObserver() {
+ForkWatch::ForkWatch(ForkObserver& observer) : observer_(observer) {
   Observers& observers = Observers::Get();
   const std::lock_guard lock(observers.mutex);
-  observers.all.insert(this);
+  observers.all.insert(&observer_);
 }
 
-ForkObserver::~ForkObserver() {
+ForkWatch::~ForkWatch() {
   Observers& observers = Observers::Get();
   const std::lock_guard lock(observers.mutex);
-  observers.all.erase(this);
+  observers.all.erase(&observer_);
 }
 
 }  // namespace verbena::client

@@ -9,20 +9,28 @@
 
 namespace verbena::client {
 
-// Told of every fork of the process while it exists. Registers itself; thread-safe to make and
-// destroy.
 class ForkObserver {
  public:
-  ForkObserver(const ForkObserver&) = delete;
-  ForkObserver& operator=(const ForkObserver&) = delete;
-
   // In the child, in its only thread. A lock that another thread held at the time of the fork stays
   // locked; memory can be had.
   virtual void OnForkInChild() = 0;
 
  protected:
-  ForkObserver();
-  virtual ~ForkObserver();
+  ~ForkObserver() = default;
+};
+
+// While it exists, `observer` is told of every fork of the process. Another thread may fork at any
+// time: so the observer must be whole as long as it exists (as a member it is the last one).
+// Thread-safe to make and destroy.
+class ForkWatch {
+ public:
+  explicit ForkWatch(ForkObserver& observer);
+  ~ForkWatch();
+  ForkWatch(const ForkWatch&) = delete;
+  ForkWatch& operator=(const ForkWatch&) = delete;
+
+ private:
+  ForkObserver& observer_;
 };
 
 }  // namespace verbena::client

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/src/causes.h"
+#include "common/base/blocked_signals.h"
 #include "common/base/clock.h"
 #include "common/base/macros.h"
 
@@ -48,6 +49,7 @@ Reconnector::~Reconnector() {
 }
 
 absl::Status Reconnector::Start(int64_t deadline) {
+  const BlockedSignals blocked;
   try {
     thread_ = std::thread([this, deadline] { Run(deadline); });
     return absl::OkStatus();
@@ -60,8 +62,9 @@ absl::Status Reconnector::Start(int64_t deadline) {
 void Reconnector::Run(int64_t deadline) {
   absl::StatusOr<Connected> outcome = Dial(dialling_, deadline, &cancelled_);
   {
+    // Either it is here before Cancel, which takes it, or it comes too late.
     const std::lock_guard lock(mutex_);
-    outcome_ = std::move(outcome);
+    if (!cancelled_) outcome_ = std::move(outcome);
   }
   waiter_.Wake();
 }
@@ -76,6 +79,13 @@ std::optional<absl::StatusOr<Connected>> Reconnector::Take() {
   }
   thread_.join();
   return outcome;
+}
+
+void Reconnector::Cancel() {
+  std::optional<absl::StatusOr<Connected>> dropped;
+  const std::lock_guard lock(mutex_);
+  cancelled_ = true;
+  dropped.swap(outcome_);
 }
 
 void Reconnector::Abandon() {

@@ -70,6 +70,9 @@ class Reconnector {
   bool running() const { return thread_.joinable(); }
   // The outcome, if it is there.
   std::optional<absl::StatusOr<Connected>> Take();
+  // Gives up an attempt under way, without waiting for it, and drops its outcome. There are no more
+  // attempts after it.
+  void Cancel();
   // In the child after a fork, where its thread is not.
   void Abandon();
 

@@ -49,7 +49,8 @@ void Registrations::Drop(std::shared_ptr<Registration> registration) {
 
 // Operations have copies of the pointer; the map's own and this one are no use.
 void Registrations::Done(std::shared_ptr<Registration> registration) {
-  if (registration->dropped && registration.use_count() <= 2) {
+  // What is abandoned stays in the map, which is never destroyed then.
+  if (registration->dropped && registration.use_count() <= 2 && !abandoned_) {
     by_begin_.erase(registration->memory.data());
   }
 }

@@ -38,6 +38,9 @@ class Registrations {
   // An operation that has used it is over.
   void Done(std::shared_ptr<Registration> registration);
 
+  // In the child after a fork, where the regions are the parent's: none is given back from now on.
+  void Abandon() { abandoned_ = true; }
+
   // Gives all regions back to the device.
   void Unregister();
   // Registers all memory with another endpoint's device.
@@ -47,6 +50,7 @@ class Registrations {
   static absl::Status Make(const Endpoint& endpoint, Registration& registration);
 
   std::map<const std::byte*, std::shared_ptr<Registration>> by_begin_;
+  bool abandoned_ = false;
 };
 
 }  // namespace verbena::client

@@ -62,7 +62,9 @@ class RequestQueue {
   // The connection is lost, and nothing of it is used by a device any more: all messages are to be
   // sent (again), in their order. The calls below are for the time from here to the next Flush.
   void Unsend();
-  // Calls visit(uint32_t slot, bool sent) for each operation; `sent`: at least once.
+  // Calls visit(uint32_t slot, bool sent) for each operation; `sent`: at least once. Within
+  // OnMessage, and after one that has failed, those of the message being answered whose results
+  // have not been handed out are among them.
   template <typename Visit>
   void ForEach(Visit&& visit) const;
   // Takes an operation out, if it is there.
@@ -124,6 +126,9 @@ class RequestQueue {
   // wait for a credit.
   FixedRing<Message> messages_;
   uint32_t sent_ = 0;
+  // Of the message whose results are being handed out: the operations that still wait for theirs.
+  uint32_t answered_next_ = kNone;
+  uint32_t answered_last_ = kNone;
   std::vector<uint32_t> free_buffers_;
   std::vector<Waiting> waiting_;
   uint64_t sends_ = 0;
@@ -143,16 +148,17 @@ absl::Status RequestQueue::OnMessage(std::span<const uint8_t> bytes, OnResult&& 
       TakeAnswered(reader->header(), (*result)->header.sequence);
   if (!message.ok()) return message.status();
 
-  uint32_t slot = message->first_slot;
+  answered_next_ = message->first_slot;
+  answered_last_ = message->last_slot;
   while (result.ok() && result->has_value()) {
+    const uint32_t slot = answered_next_;
     // Read before the operation ends, since its slot may then be used again.
     const Waiting waiting = waiting_[slot];
     if ((*result)->header.sequence != waiting.sequence) {
       return absl::InternalError("the server's answers are out of order");
     }
-    const uint32_t next = slot == message->last_slot ? kNone : waiting.next;
+    answered_next_ = slot == answered_last_ ? kNone : waiting.next;
     on_result(slot, **result);
-    slot = next;
     result = reader->Next();
   }
   return result.status();
@@ -160,13 +166,16 @@ absl::Status RequestQueue::OnMessage(std::span<const uint8_t> bytes, OnResult&& 
 
 template <typename Visit>
 void RequestQueue::ForEach(Visit&& visit) const {
-  const auto visit_all = [&](const Message& message) {
-    if (message.operations == 0) return;
-    for (uint32_t slot = message.first_slot;; slot = waiting_[slot].next) {
-      visit(slot, message.sent);
-      if (slot == message.last_slot) return;
+  const auto visit_range = [&](uint32_t first, uint32_t last, bool sent) {
+    for (uint32_t slot = first;; slot = waiting_[slot].next) {
+      visit(slot, sent);
+      if (slot == last) return;
     }
   };
+  const auto visit_all = [&](const Message& message) {
+    if (message.operations != 0) visit_range(message.first_slot, message.last_slot, message.sent);
+  };
+  if (answered_next_ != kNone) visit_range(answered_next_, answered_last_, true);
   for (size_t i = 0; i < messages_.size(); ++i) visit_all(messages_.At(i));
   visit_all(open_);
 }

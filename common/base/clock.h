@@ -13,6 +13,14 @@ inline int64_t MonotonicNanos() {
   return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
+// The deadline (in MonotonicNanos) `nanos` from now, not before now; never for what reaches beyond
+// the clock's last nanosecond.
+inline int64_t DeadlineAfter(int64_t nanos) {
+  const int64_t now = MonotonicNanos();
+  if (nanos <= 0) return now;
+  return nanos > INT64_MAX - now ? INT64_MAX : now + nanos;
+}
+
 // Wall-clock time since 1970 in nanoseconds; may step backwards.
 inline int64_t UnixNanos() {
   timespec now;

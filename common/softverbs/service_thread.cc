@@ -1,7 +1,6 @@
 #include "common/softverbs/service_thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -9,6 +8,7 @@
 #include <array>
 #include <utility>
 
+#include "common/base/blocked_signals.h"
 #include "common/base/clock.h"
 
 namespace verbena::softverbs {
@@ -32,14 +32,9 @@ ServiceThread::~ServiceThread() {
 }
 
 void ServiceThread::Start() {
-  // The thread inherits a mask that blocks everything: signals belong to the application.
-  sigset_t all;
-  sigset_t old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const BlockedSignals blocked;
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "vsoft");
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 uint64_t ServiceThread::Add(int fd, uint32_t events, std::shared_ptr<EpollHandler> handler) {

@@ -33,6 +33,7 @@
 #include "tests/integration/patient_options.h"
 #include "tests/integration/process.h"
 #include "tests/integration/raw_client.h"
+#include "verbena/client.h"
 #include "verbena/connection.h"
 
 namespace verbena {
@@ -213,6 +214,52 @@ TEST_F(Recovery, ASessionOfFewNumbersGoesOn) {
   }
   connection->Drain();
   EXPECT_EQ(sum, options.depth);
+}
+
+// A callback may free the memory that its operation has used: so by then no device may write to it,
+// however the connection ends.
+TEST_F(Recovery, NoCallbackRunsBesideTheQueuePairOfADeadConnection) {
+  enum class End { kClose, kCloseInACallback, kDestroy, kLoss };
+  for (const End end : {End::kClose, End::kCloseInACallback, End::kDestroy, End::kLoss}) {
+    SCOPED_TRACE(static_cast<int>(end));
+    Options options = PatientOptions();
+    options.reconnect = false;
+    std::vector<std::byte> memory(256 << 10);
+    auto connection = Connect(options);
+    ASSERT_NE(connection, nullptr);
+    ASSERT_TRUE(connection->Put("key", "value").ok());
+    auto buffer = connection->RegisterBuffer(memory);
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    ConnectionTestPeer peer(*connection);
+    if (end == End::kCloseInACallback) {
+      const auto close = [&](const absl::Status&, const GetResult&) { connection->Close(); };
+      ASSERT_TRUE(connection->SubmitGetInto("none", buffer->bytes(), close).ok());
+    }
+    int failed = 0;
+    for (size_t i = 0; i < 8; ++i) {
+      const auto count = [&](const absl::Status& status, const GetResult&) {
+        EXPECT_FALSE(status.ok());
+        EXPECT_FALSE(peer.has_queue_pair());
+        ++failed;
+      };
+      const auto target = buffer->bytes().subspan(i * 100, 100);
+      ASSERT_TRUE(connection->SubmitGetInto("none", target, count).ok());
+    }
+    switch (end) {
+      case End::kClose:
+        connection->Close();
+        break;
+      case End::kDestroy:
+        connection.reset();
+        break;
+      case End::kLoss:
+        peer.Break();
+        [[fallthrough]];
+      case End::kCloseInACallback:
+        connection->Drain();
+    }
+    EXPECT_EQ(failed, 8);
+  }
 }
 
 // With an idle connection, a loss shows with the next Poll, or operation.
@@ -652,6 +699,14 @@ TEST_F(Restart, AForkedChildLeavesTheConnectionAlone) {
   auto connected = Connection::Connect(address_, PatientOptions());
   ASSERT_TRUE(connected.ok()) << connected.status();
   ASSERT_TRUE((*connected)->Put("key", "value").ok());
+  std::vector<std::byte> memory(64 << 10);
+  auto buffer = (*connected)->RegisterBuffer(memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  ClientOptions client_options;
+  client_options.slots = 1;
+  client_options.connection = PatientOptions();
+  auto client = Client::Connect(address_, client_options);
+  ASSERT_TRUE(client.ok()) << client.status();
   int unfinished = 0;
   for (int i = 0; i < 8; ++i) {
     ++unfinished;
@@ -668,15 +723,25 @@ TEST_F(Restart, AForkedChildLeavesTheConnectionAlone) {
   if (child == 0) {
     Connection& connection = **connected;
     std::string value;
-    const absl::Status statuses[] = {connection.status(), connection.Get("key", &value),
+    const absl::Status statuses[] = {connection.status(),
+                                     connection.Get("key", &value),
                                      connection.Put("key", "child's").status(),
-                                     connection.SubmitGet("key", {}), connection.Ping()};
+                                     connection.SubmitGet("key", {}),
+                                     connection.Ping(),
+                                     (*client)->Ping()};
     int code = 0;
     for (const absl::Status& status : statuses) {
       const bool says = status.message().find("forked") != absl::string_view::npos;
       if (!absl::IsFailedPrecondition(status) || !says) code = 1;
     }
-    if (connection.Poll() != 0) code = 2;
+    if (connection.Poll() != 0 || connection.PollAndArm() != 0) code = 2;
+    // What is in flight is the parent's: nobody waits for it here.
+    if (connection.Wait(std::chrono::hours(1)) != 0) code = 3;
+    connection.Drain();
+    // Nor is the parent's registration given back.
+    buffer->Reset();
+    (*client)->Close();
+    client = absl::UnknownError("destroyed");
     connected = absl::UnknownError("destroyed");
     _exit(code);
   }
@@ -690,6 +755,10 @@ TEST_F(Restart, AForkedChildLeavesTheConnectionAlone) {
   EXPECT_EQ(value, "value");
   ASSERT_TRUE((*connected)->Get("count", &value).ok());
   EXPECT_EQ(value, "8");
+  EXPECT_TRUE((*client)->Ping().ok());
+  size_t size = 0;
+  ASSERT_TRUE((*connected)->GetInto("key", buffer->bytes(), &size).ok());
+  EXPECT_EQ(size, 5u);
   EXPECT_EQ((*connected)->stats().reconnects, 0u);
 }
 

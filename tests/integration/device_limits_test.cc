@@ -154,6 +154,36 @@ INSTANTIATE_TEST_SUITE_P(
                             .max_inline_data = 0}}),
     [](const ::testing::TestParamInfo<Case>& test) { return test.param.name; });
 
+// The index is READ with more places than READs may be in flight.
+TEST(DeviceLimitsPreload, FewReadsInFlight) {
+  auto server = Server::Start(Config(softverbs::SoftVerbs(), {}));
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  auto writer = Connect(softverbs::SoftVerbs(), **server);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  std::vector<std::string> keys(30'000);
+  std::vector<KeyValue> items;
+  for (std::string& key : keys) {
+    key = absl::StrCat("key", items.size());
+    items.push_back({key, "value"});
+  }
+  std::vector<absl::StatusOr<ChangeResult>> results;
+  ASSERT_TRUE((*writer)->MultiPut(items, {}, &results).ok());
+  for (const int reads : {1, 2, 3}) {
+    SCOPED_TRACE(reads);
+    LimitedVerbs limited(softverbs::SoftVerbs(),
+                         {.max_qp_rd_atom = reads, .max_qp_init_rd_atom = reads});
+    const client::ScopedFabric scoped(limited);
+    Options options;
+    options.preload = true;
+    auto connection = Connection::Connect((*server)->address(), options);
+    ASSERT_TRUE(connection.ok()) << connection.status().ToString();
+    EXPECT_GT((*connection)->stats().reads, 8u) << "so that the test says something";
+    std::string value;
+    ASSERT_TRUE((*connection)->Get("key29999", &value).ok());
+    EXPECT_EQ(value, "value");
+  }
+}
+
 struct RefusedCase {
   const char* name;
   LoweredLimits limits;
