@@ -290,9 +290,16 @@ void StoreHandler::Touch(std::string_view hashes) {
 net::Change StoreHandler::Prepare(int worker, const wire::Operation& operation,
                                   std::unique_ptr<net::PendingChange>* pending) {
   if (HasWrongTtl(operation.header)) return WrongTtl(operation.header.argument);
-  absl::StatusOr<storage::PreparedPut> prepared = store_.PreparePutInto(
-      worker, operation.key, operation.header.value_len, OptionsOf(operation.header));
-  if (!prepared.ok()) return Failed(prepared.status(), operation.key);
+  const storage::PutOptions options = OptionsOf(operation.header);
+  absl::StatusOr<storage::PreparedPut> prepared =
+      store_.PreparePutInto(worker, operation.key, operation.header.value_len, options);
+  if (!prepared.ok()) {
+    if (absl::IsResourceExhausted(prepared.status())) {
+      const auto refused = store_.Refused(worker, operation.key, options.condition);
+      if (refused.has_value()) return ChangeOf(*refused);
+    }
+    return Failed(prepared.status(), operation.key);
+  }
   const bool expires = (operation.header.flags & wire::kOpExpires) != 0;
   *pending =
       std::make_unique<PendingPut>(*std::move(prepared), expires ? operation.header.argument : 0);

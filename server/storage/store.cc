@@ -195,8 +195,10 @@ absl::StatusOr<PutResult> Store::PutElsewhere(int worker, KeyHash hash, std::str
                                               const uint64_t* body_check) {
   absl::StatusOr<PreparedPut> put = PrepareBlock(worker, hash, key, value.size(), options);
   if (!put.ok()) {
-    // An item too large to be staged can still go over an old one of its class.
+    // An item too large to be staged can still go over an old one of its class, and its condition
+    // has not been judged.
     if (body_check == nullptr) {
+      if (const auto refused = Refused(worker, key, options.condition)) return *refused;
       PutResult result;
       if (PutOverOld(worker, hash, key, value, options, &result)) return result;
     }
@@ -208,6 +210,16 @@ absl::StatusOr<PutResult> Store::PutElsewhere(int worker, KeyHash hash, std::str
     put->sealed_ = true;
   }
   return Publish(*std::move(put));
+}
+
+std::optional<PutResult> Store::Refused(int worker, std::string_view key,
+                                        const Condition& condition) {
+  if (condition.require == Require::kNothing) return std::nullopt;
+  const KeyHash hash = index_->Hash(key);
+  ChangeScope scope(*index_, hash);
+  const PutResult present = Present(scope, Find(scope, worker, hash, key), condition);
+  if (present.outcome == Outcome::kDone) return std::nullopt;
+  return present;
 }
 
 bool Store::PutOverOld(int worker, KeyHash hash, std::string_view key,

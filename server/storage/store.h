@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -148,6 +149,9 @@ class Store {
   // For a value that arrives later, in PreparedPut::value().
   absl::StatusOr<PreparedPut> PreparePutInto(int worker, std::string_view key, uint64_t value_len,
                                              const PutOptions& options = {});
+  // What Publish would answer now if the condition does not hold of the key, else nothing. For a
+  // put that there is no memory for: the condition is the answer that its caller can act on.
+  std::optional<PutResult> Refused(int worker, std::string_view key, const Condition& condition);
   // Judges the condition that the change was prepared with. The only error is ResourceExhausted
   // (the index cannot grow), for a new key only.
   absl::StatusOr<PutResult> Publish(PreparedPut&& put);

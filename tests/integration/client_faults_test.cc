@@ -258,8 +258,14 @@ TEST(ClientFaultsTest, OutOfMemoryIsAnErrorAndNothingIsLost) {
     ASSERT_TRUE(client.Get("key-" + std::to_string(i), &got).ok()) << i;
     ASSERT_EQ(got, value);
   }
-  // A large value that does not fit either is refused, and the connection goes on.
-  EXPECT_TRUE(absl::IsResourceExhausted(client.Put("large", std::string(4 << 20, 'l')).status()));
+  // A large value that does not fit either is refused, and the connection goes on. Under a
+  // condition that does not hold that is the answer, which memory has no part in.
+  const std::string large(4 << 20, 'l');
+  EXPECT_TRUE(absl::IsResourceExhausted(client.Put("large", large).status()));
+  uint64_t present = 0;
+  const absl::Status swapped = client.CompareAndSwap("key-1", ~0ULL, large, &present).status();
+  EXPECT_TRUE(absl::IsAborted(swapped)) << swapped;
+  EXPECT_NE(present, 0U);
   EXPECT_TRUE(client.Delete("key-0").ok());
   EXPECT_TRUE(client.Put("key-0", value).ok());
 }

@@ -438,6 +438,14 @@ TEST(StoreChangesOutOfMemoryTest, NothingIsLost) {
   EXPECT_EQ(MustGet(*store, "large"), large + "n");
   EXPECT_EQ(store->Put(0, "large", AsBytes(other), {.condition = IfVersion(version)})->outcome,
             Outcome::kDone);
+  // And where it cannot.
+  const std::string pages(2 * kMiB, 'p');
+  const uint64_t of_run = store->Get(0, "run", std::span<uint8_t>())->version;
+  const absl::StatusOr<PutResult> refused_run =
+      store->Put(0, "run", AsBytes(pages), {.condition = IfVersion(of_run + 1)});
+  ASSERT_TRUE(refused_run.ok()) << refused_run.status();
+  EXPECT_EQ(refused_run->outcome, Outcome::kOtherVersion);
+  EXPECT_EQ(refused_run->version, of_run);
   EXPECT_EQ(MustGet(*store, "large"), other);
   ASSERT_TRUE(CheckInvariants(*store).ok()) << CheckInvariants(*store);
 
