@@ -187,24 +187,29 @@ void QueuePair::PublishSide() {
   side.state.store(static_cast<uint32_t>(state_.load()));
 }
 
+// The member of ibv_qp that programs may look at. Several threads may modify a queue pair at once.
+void QueuePair::ShowState(ibv_qp_state value) {
+  std::atomic_ref(state).store(value, std::memory_order_relaxed);
+}
+
 int QueuePair::Modify(const ibv_qp_attr& attr, int mask) {
   ibv_qp_state next;
   if (const int error = CheckTransition(attr, mask, &next); error != 0) return error;
   if (next == IBV_QPS_ERR) {
     EnterError();
-    state = IBV_QPS_ERR;
+    ShowState(IBV_QPS_ERR);
     return 0;
   }
   if (next == IBV_QPS_RESET) {
     Reset();
-    state = IBV_QPS_RESET;
+    ShowState(IBV_QPS_RESET);
     return 0;
   }
   const std::lock_guard rx(rx_lock_);
   const std::lock_guard sq(sq_lock_);
   StoreAttributes(attr, mask);
   state_.store(next);
-  state = next;
+  ShowState(next);
   PublishSide();
   return 0;
 }
@@ -251,7 +256,7 @@ void QueuePair::Establish(std::shared_ptr<Link> link, const ibv_qp_attr& attr) {
     StoreAttributes(attr, kRtrMask | kRtsMask | IBV_QP_ACCESS_FLAGS);
     link_ = std::move(link);
     state_.store(IBV_QPS_RTS);
-    state = IBV_QPS_RTS;
+    ShowState(IBV_QPS_RTS);
     PublishSide();
   }
   // The peer may have sent already, or may be waiting for this.

@@ -111,6 +111,7 @@ class QueuePair : public ibv_qp {
   int CheckTransition(const ibv_qp_attr& attr, int mask, ibv_qp_state* next) const;
   void StoreAttributes(const ibv_qp_attr& attr, int mask);
   void PublishSide();
+  void ShowState(ibv_qp_state value);
   void Reset();
   void RaiseAsync(ibv_event_type type);
   // A CQ of this QP is full, hence dead: the QP follows, from the service thread.
