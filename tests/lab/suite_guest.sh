@@ -41,6 +41,11 @@ choose() {
   esac
 }
 
+# Tests of client_integration_test that are about the client's use of its own parts, which no fabric
+# has to do with.
+ABOVE_THE_FABRIC='ClientMisuse*:ClientCoroutines*:ClientThreads*:ClientCache*'
+ABOVE_THE_FABRIC+=':*.WhatIsWrongInABatch:*.NoneAtAll:*.EachKeyHas*:*.InACallbackThey*'
+
 # filter FABRIC PROGRAM: which of its tests the subset takes (--gtest_filter); '' is none. What needs
 # much memory or many bytes is slow where packets are lost, and each program's start costs an
 # emulated processor up to a second.
@@ -55,14 +60,19 @@ filter() {
       printf -- '-*.ValuesOfAllSizes:*.WithoutOneSidedReads:*.ManyKeys*:Eviction.*'
       printf -- ':*.Append:*.GetAndDeleteOfAllSizes:*.GivesKeysAndValuesInOrder'
       printf -- ':*.RangesAndPrefixes:*.WithoutAnOrderedIndex*:*.KeysGoWhen*:*.TimesOutOfRange*'
+      printf -- ':ClientAsync*:ClientBuffers*:ClientBatches*:%s' "$ABOVE_THE_FABRIC"
       ;;
     lossy:client_faults_test) printf '*UnderReadsOnly:*UnderAWait:*Frozen*:*InOrder' ;;
     lossy:server_test) printf 'Misuse.GrantGrows*:Misuse.CreditsOf*:Signals/*/0' ;;
     lossy:cli_test | lossy:bench_integration_test | lossy:connect_attempts_test) ;;
-    lossy:read_staging_test | lossy:server_queues_test) ;;
+    lossy:read_staging_test | lossy:server_queues_test | lossy:large_values_test) ;;
     *:large_values_test) printf '*.AKeptItem*' ;;
     *:server_queues_test) printf '*.ADevice*:*.Workers*:*.ConnectionsTake*' ;;
-    *:client_integration_test | *:applied_once_test | *:consistency_test) printf '*' ;;
+    *:client_integration_test)
+      printf -- '-*.AsynchronousT*:ClientAsync*Timeouts:*.ReturnsToTheLoop*:*.DeadlinesWake*:%s' \
+        "$ABOVE_THE_FABRIC"
+      ;;
+    *:applied_once_test | *:consistency_test) printf '*' ;;
     *:connect_attempts_test | *:read_staging_test) printf '*' ;;
     *:client_faults_test) printf -- '-*OutOfMemory*:*ConnectingToAFrozen*' ;;
     *:server_test)
