@@ -12,6 +12,15 @@
 
 namespace verbena::client {
 
+namespace {
+
+// The part of the time that is left for connecting, and the least time (ns), that a greeting has
+// before another connection is tried.
+constexpr int64_t kGreetParts = 4;
+constexpr int64_t kLeastGreetTime = 1'000'000'000;
+
+}  // namespace
+
 // A connection that was made and lost again before it could be used is made once more, where lost
 // ones are made again at all (they have sessions then).
 absl::StatusOr<Connected> Dial(const Dialling& dialling, int64_t deadline,
@@ -20,16 +29,21 @@ absl::StatusOr<Connected> Dial(const Dialling& dialling, int64_t deadline,
   endpoint_options.deadline = deadline;
   endpoint_options.cancelled = cancelled;
   GreetOptions greet_options = dialling.greet;
-  greet_options.deadline = deadline;
   greet_options.cancelled = cancelled;
   const int most = dialling.greet.operations != 0 ? 5 : 1;
   for (int tries = 1;; ++tries) {
     VERBENA_ASSIGN_OR_RETURN(std::unique_ptr<Endpoint> endpoint,
                              Endpoint::Connect(*dialling.api, endpoint_options));
+    // A connection on which nothing comes (siw has been seen to send nothing at all on one) is
+    // given a part of the time only. To greet anew changes nothing at the server.
+    const int64_t now = MonotonicNanos();
+    greet_options.deadline =
+        std::min(deadline, now + std::max((deadline - now) / kGreetParts, kLeastGreetTime));
     absl::StatusOr<Greeting> greeting = Greet(*endpoint, greet_options);
     if (greeting.ok()) return Connected{std::move(endpoint), *std::move(greeting)};
-    const bool again =
-        absl::IsUnavailable(greeting.status()) && tries < most && MonotonicNanos() < deadline;
+    const bool again = (absl::IsDeadlineExceeded(greeting.status()) ||
+                        (absl::IsUnavailable(greeting.status()) && tries < most)) &&
+                       MonotonicNanos() < deadline;
     Endpoint::Drop(std::move(endpoint));
     if (!again) return greeting.status();
   }
