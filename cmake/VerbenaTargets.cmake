@@ -10,7 +10,7 @@ target_compile_options(verbena_options INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wpedantic>
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   # A file's anonymous types look shared once files are compiled together.
-  $<$<BOOL:${CMAKE_UNITY_BUILD}>:-Wno-subobject-linkage>
+  $<$<AND:$<BOOL:${CMAKE_UNITY_BUILD}>,$<COMPILE_LANGUAGE:CXX>>:-Wno-subobject-linkage>
   $<$<BOOL:${VERBENA_WERROR}>:-Werror>)
 target_include_directories(verbena_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_link_options(verbena_options INTERFACE -Wl,--as-needed)
@@ -76,7 +76,7 @@ function(verbena_test name)
   if(VERBENA_UNITY_TESTS)
     # A file's anonymous types look shared once files are compiled together.
     target_compile_options(${name} PRIVATE
-      -O1 $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+      -O1 $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
   target_link_libraries(${name} PRIVATE verbena::options ${ARG_DEPS} GTest::gmock GTest::gtest
                                         GTest::gtest_main)

@@ -57,12 +57,13 @@ void* calloc(size_t count, size_t size) { return Count(__libc_calloc(count, size
 void* realloc(void* memory, size_t size) { return Count(__libc_realloc(memory, size)); }
 }
 #else
-void* operator new(size_t size) {
+// Not inlined: where only one of a pair is, the compiler takes them for strangers.
+[[gnu::noinline]] void* operator new(size_t size) {
   if (void* const memory = std::malloc(size); memory != nullptr) return Count(memory);
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 #endif
 
 namespace verbena {
