@@ -18,8 +18,8 @@ Needs valgrind: apt-get install valgrind
 EOF
 }
 
-root=$(cd "$(dirname "$0")/.." && pwd)
-bin=$root/build/release/bin
+# shellcheck source=bench/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 gets=2000
 records=20000
 value_size=100
@@ -40,26 +40,7 @@ command -v valgrind >/dev/null || {
   exit 2
 }
 
-work=$(mktemp -d)
-server=
-cleanup() {
-  if [ -n "$server" ]; then
-    kill -TERM "$server" 2>/dev/null || true
-    wait "$server" 2>/dev/null || true
-  fi
-  rm -rf "$work"
-}
-trap cleanup EXIT
-
-"$bin/verbena-server" --listen=127.0.0.1:0 --fabric=soft --memory=256MiB --workers=1 \
-  --port_file="$work/address" >"$work/server.log" 2>&1 &
-server=$!
-for _ in $(seq 300); do
-  [ -s "$work/address" ] && break
-  kill -0 "$server" 2>/dev/null || { cat "$work/server.log" >&2 && exit 2; }
-  sleep 0.1
-done
-address=$(cat "$work/address")
+start_server --listen=127.0.0.1:0 --fabric=soft --memory=256MiB
 flags=(--server="$address" --fabric=soft --records="$records" --value_size="$value_size"
   --distribution=uniform)
 "$bin/verbena-bench" load "${flags[@]}" >"$work/load.log" || { cat "$work/load.log" >&2 && exit 2; }

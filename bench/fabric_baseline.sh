@@ -25,14 +25,14 @@ In the tests' virtual machine, on Soft-RoCE and on iWARP:
 USAGE
 }
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-bin=$root/build/release/bin
-address='' fabric=verbs poll_us=0 records=2000 rounds=20 json=()
+# shellcheck source=bench/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+host='' fabric=verbs poll_us=0 records=2000 rounds=20 json=()
 for option in "$@"; do
   value=${option#*=}
   case $option in
     --help | -h) usage && exit 0 ;;
-    --address=*) address=$value ;;
+    --address=*) host=$value ;;
     --fabric=*) fabric=$value ;;
     --bin=*) bin=$value ;;
     --poll_us=*) poll_us=$value ;;
@@ -42,40 +42,25 @@ for option in "$@"; do
     *) usage >&2 && exit 2 ;;
   esac
 done
-[ -n "$address" ] || { usage >&2 && exit 2; }
+[ -n "$host" ] || { usage >&2 && exit 2; }
 
-work=$(mktemp -d)
-server=
-stop() {
-  [ -z "$server" ] || kill "$server" 2>/dev/null || true
-  wait
-  rm -rf "$work"
-}
-trap stop EXIT
-"$bin/verbena-server" --listen="$address:0" --fabric="$fabric" --memory=256MiB --workers=1 \
-  --poll_us="$poll_us" --port_file="$work/port" >"$work/log" 2>&1 &
-server=$!
-until [ -s "$work/port" ]; do
-  kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2 && exit 1; }
-  sleep 0.1
-done
-common=(--server="$(<"$work/port")" --fabric="$fabric" --records="$records" --key_size=16
+start_server --listen="$host:0" --fabric="$fabric" --memory=256MiB --poll_us="$poll_us"
+common=(--server="$address" --fabric="$fabric" --records="$records" --key_size=16
   --value_size=100 --depth=16 --poll_us="$poll_us")
 "$bin/verbena-bench" load "${common[@]}" >"$work/load" || { cat "$work/load" && exit 1; }
 "$bin/verbena-bench" run "${common[@]}" --workload=a --distribution=uniform --seconds=0.5 \
   --baseline --rounds="$rounds" "${json[@]}"
 
 if [ "$fabric" = verbs ] && command -v ib_read_lat >/dev/null; then
-  device=$("$bin/verbena-cli" --server="${common[0]#--server=}" --json info |
+  device=$("$bin/verbena-cli" --server="$address" --json info |
     sed -n 's/.*"device": *"\([^"]*\)".*/\1/p' | head -n 1)
   printf '\nperftest, ib_read_lat of 128 bytes over rdma_cm on %s:\n' "$device"
   ib_read_lat -R -d "$device" -s 128 -n 1000 >/dev/null 2>&1 &
-  perftest=$!
+  pids+=($!)
   # It has no way to say that it listens.
   for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.5
-    ib_read_lat -R -d "$device" -s 128 -n 1000 "$address" >"$work/perftest" 2>&1 && break
+    ib_read_lat -R -d "$device" -s 128 -n 1000 "$host" >"$work/perftest" 2>&1 && break
   done
   grep -A 1 't_typical' "$work/perftest" || printf 'no result\n'
-  kill "$perftest" 2>/dev/null || true
 fi

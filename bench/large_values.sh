@@ -21,8 +21,8 @@ Needs perl. Exit status 1 if a value was wrong.
 USAGE
 }
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-bin=$root/build/release/bin
+# shellcheck source=bench/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 value=1GiB
 memory=4GiB
 seconds=10
@@ -39,27 +39,7 @@ for option in "$@"; do
   esac
 done
 
-work=$(mktemp -d)
-pids=()
-cleanup() {
-  for pid in "${pids[@]}"; do
-    kill -TERM "$pid" 2>/dev/null || true
-    wait "$pid" 2>/dev/null || true
-  done
-  rm -rf "$work"
-}
-trap cleanup EXIT
-
-"$bin/verbena-server" --listen=127.0.0.1:0 --fabric=soft --memory="$memory" --workers=1 \
-  --max_value_size="$value" --port_file="$work/address" >"$work/server.log" 2>&1 &
-pids+=($!)
-for _ in $(seq 600); do
-  [ -s "$work/address" ] && break
-  kill -0 "${pids[0]}" 2>/dev/null || break
-  sleep 0.1
-done
-[ -s "$work/address" ] || { cat "$work/server.log" >&2 && exit 2; }
-address=$(cat "$work/address")
+start_server --listen=127.0.0.1:0 --fabric=soft --memory="$memory" --max_value_size="$value"
 
 # The large value has a name of another length than the small ones.
 large=(--server="$address" --fabric=soft --records=1 --key_size=40 --value_size="$value" --depth=1)

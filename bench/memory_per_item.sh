@@ -14,8 +14,8 @@ and prints the server's memory.used_bytes divided by its items. Exit status 1 if
 EOF
 }
 
-root=$(cd "$(dirname "$0")/.." && pwd)
-bin=$root/build/release/bin
+# shellcheck source=bench/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 records=1000000
 key_size=16
 value_size=100
@@ -32,27 +32,8 @@ for arg in "$@"; do
   esac
 done
 
-work=$(mktemp -d)
-server=
-cleanup() {
-  if [ -n "$server" ]; then
-    kill -TERM "$server" 2>/dev/null || true
-    wait "$server" 2>/dev/null || true
-  fi
-  rm -rf "$work"
-}
-trap cleanup EXIT
-
 mebibytes=$((records * (key_size + value_size + value_size / 2 + 200) / 1048576 + 64))
-"$bin/verbena-server" --listen=127.0.0.1:0 --fabric=soft --memory="${mebibytes}MiB" --workers=1 \
-  --port_file="$work/address" >"$work/server.log" 2>&1 &
-server=$!
-for _ in $(seq 600); do
-  [ -s "$work/address" ] && break
-  kill -0 "$server" 2>/dev/null || { cat "$work/server.log" >&2 && exit 2; }
-  sleep 0.1
-done
-address=$(cat "$work/address")
+start_server --listen=127.0.0.1:0 --fabric=soft --memory="${mebibytes}MiB"
 "$bin/verbena-bench" load --server="$address" --fabric=soft --records="$records" \
   --key_size="$key_size" --value_size="$value_size" --json="$work/load.json" >"$work/load.log" ||
   { cat "$work/load.log" >&2 && exit 2; }

@@ -20,8 +20,8 @@ Needs memcached and perl.
 USAGE
 }
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-bin=$root/build/release/bin
+# shellcheck source=bench/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 memory=1024
 fill=97
 for option in "$@"; do
@@ -35,41 +35,13 @@ for option in "$@"; do
 done
 command -v memcached >/dev/null || { echo "process_memory.sh: memcached is not installed" >&2 && exit 2; }
 
-work=$(mktemp -d)
-pids=()
-cleanup() {
-  for pid in "${pids[@]}"; do
-    kill -TERM "$pid" 2>/dev/null || true
-    wait "$pid" 2>/dev/null || true
-  done
-  rm -rf "$work"
-}
-trap cleanup EXIT
-
-# wait_for PID COMMAND...: until the command succeeds, while the process lives; a minute at most.
-wait_for() {
-  local pid=$1
-  shift
-  for _ in $(seq 600); do
-    "$@" && return
-    kill -0 "$pid" 2>/dev/null || break
-    sleep 0.1
-  done
-  echo "process_memory.sh: a server did not get ready" >&2
-  cat "$work"/*.log >&2
-  exit 2
-}
 resident() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$1/status"; }
 
 # 168 bytes is what an item takes at the worst number of items.
 records=$((memory * 1048576 * fill / 100 / 168))
 
-"$bin/verbena-server" --listen=127.0.0.1:0 --fabric=soft --memory="${memory}MiB" --workers=1 \
-  --ordered_index=off --port_file="$work/address" >"$work/server.log" 2>&1 &
-server=$!
-pids+=("$server")
-wait_for "$server" test -s "$work/address"
-"$bin/verbena-bench" load --server="$(cat "$work/address")" --fabric=soft --records="$records" \
+start_server --listen=127.0.0.1:0 --fabric=soft --memory="${memory}MiB" --ordered_index=off
+"$bin/verbena-bench" load --server="$address" --fabric=soft --records="$records" \
   --key_size=16 --value_size=100 >"$work/load.log" 2>&1 || { cat "$work/load.log" >&2 && exit 2; }
 ours=$(resident "$server")
 

@@ -38,17 +38,30 @@ verbena_code SubmitOn(verbena_connection* handle, const void* key, size_t key_si
   });
 }
 
+// Submits a change under a condition: `submit(Connection&, key, callback, condition)`.
+template <typename Submit>
+verbena_code SubmitUnder(verbena_connection* handle, const void* key, size_t key_size,
+                         const verbena_condition* condition, verbena_change_callback callback,
+                         void* context, Submit submit) {
+  return SubmitOn(handle, key, key_size, callback, context,
+                  [&](Connection& to, std::string_view name, ChangeCallback ended) -> absl::Status {
+                    VERBENA_ASSIGN_OR_RETURN(const Condition wanted, ConditionFrom(condition));
+                    return submit(to, name, std::move(ended), wanted);
+                  });
+}
+
 }  // namespace
 }  // namespace verbena::c_api
 
 using verbena::ChangeCallback;
+using verbena::Condition;
 using verbena::Connection;
 using verbena::GetCallback;
 using verbena::c_api::BytesFrom;
 using verbena::c_api::Call;
-using verbena::c_api::ConditionFrom;
 using verbena::c_api::PutOptionsFrom;
 using verbena::c_api::SubmitOn;
+using verbena::c_api::SubmitUnder;
 using verbena::c_api::Waits;
 
 verbena_code verbena_submit_get(verbena_connection* connection, const void* key, size_t key_size,
@@ -76,37 +89,34 @@ verbena_code verbena_submit_put(verbena_connection* connection, const void* key,
 verbena_code verbena_submit_delete(verbena_connection* connection, const void* key, size_t key_size,
                                    const verbena_condition* condition,
                                    verbena_change_callback callback, void* context) {
-  return SubmitOn(connection, key, key_size, callback, context,
-                  [&](Connection& to, std::string_view name, ChangeCallback ended) -> absl::Status {
-                    VERBENA_ASSIGN_OR_RETURN(const verbena::Condition wanted,
-                                             ConditionFrom(condition));
-                    return to.SubmitDelete(name, std::move(ended), wanted);
-                  });
+  return SubmitUnder(
+      connection, key, key_size, condition, callback, context,
+      [](Connection& to, std::string_view name, ChangeCallback ended, const Condition& wanted) {
+        return to.SubmitDelete(name, std::move(ended), wanted);
+      });
 }
 
 verbena_code verbena_submit_add(verbena_connection* connection, const void* key, size_t key_size,
                                 int64_t summand, const verbena_condition* condition,
                                 verbena_change_callback callback, void* context) {
-  return SubmitOn(connection, key, key_size, callback, context,
-                  [&](Connection& to, std::string_view name, ChangeCallback ended) -> absl::Status {
-                    VERBENA_ASSIGN_OR_RETURN(const verbena::Condition wanted,
-                                             ConditionFrom(condition));
-                    return to.SubmitAdd(name, summand, std::move(ended), wanted);
-                  });
+  return SubmitUnder(
+      connection, key, key_size, condition, callback, context,
+      [=](Connection& to, std::string_view name, ChangeCallback ended, const Condition& wanted) {
+        return to.SubmitAdd(name, summand, std::move(ended), wanted);
+      });
 }
 
 verbena_code verbena_submit_append(verbena_connection* connection, const void* key, size_t key_size,
                                    const void* suffix, size_t suffix_size,
                                    const verbena_condition* condition,
                                    verbena_change_callback callback, void* context) {
-  return SubmitOn(connection, key, key_size, callback, context,
-                  [&](Connection& to, std::string_view name, ChangeCallback ended) -> absl::Status {
-                    VERBENA_ASSIGN_OR_RETURN(const std::string_view more,
-                                             BytesFrom(suffix, suffix_size, "suffix"));
-                    VERBENA_ASSIGN_OR_RETURN(const verbena::Condition wanted,
-                                             ConditionFrom(condition));
-                    return to.SubmitAppend(name, more, std::move(ended), wanted);
-                  });
+  return SubmitUnder(connection, key, key_size, condition, callback, context,
+                     [=](Connection& to, std::string_view name, ChangeCallback ended,
+                         const Condition& wanted) -> absl::Status {
+                       VERBENA_ASSIGN_OR_RETURN(const std::string_view more,
+                                                BytesFrom(suffix, suffix_size, "suffix"));
+                       return to.SubmitAppend(name, more, std::move(ended), wanted);
+                     });
 }
 
 int verbena_poll(verbena_connection* connection) { return verbena_wait(connection, 0); }

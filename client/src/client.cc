@@ -173,10 +173,8 @@ void Client::Close() { impl_->Close(); }
 
 absl::Status Client::Get(std::string_view key, std::string* value, uint64_t* version,
                          const CallOptions& options) {
-  return impl_->With([&](Connection& connection) {
-    return options.timeout.has_value() ? connection.Get(key, value, version, options)
-                                       : connection.Get(key, value, version);
-  });
+  return impl_->With(
+      [&](Connection& connection) { return connection.Get(key, value, version, options); });
 }
 absl::StatusOr<ChangeResult> Client::Put(std::string_view key, std::string_view value,
                                          const PutOptions& options, uint64_t* present) {

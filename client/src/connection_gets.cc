@@ -71,13 +71,15 @@ std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view
 }
 
 [[gnu::always_inline]] inline absl::Status Connection::Impl::SubmitGet(std::string_view key,
-                                                                       GetCallback&& callback) {
+                                                                       GetCallback&& callback,
+                                                                       int64_t timeout_ns) {
   if (!dead_.ok() || pool_.full() || key.empty() || key.size() > limits_.max_key_size) {
     return CheckSubmit(key);
   }
   Operation& op = pool_.Acquire(OperationKind::kGet);
   // In place of the one that is there, which is empty since it has run, and needs no destructor.
   std::construct_at(&op.on_get, std::move(callback));
+  op.timeout_ns = timeout_ns;
   StartGet(op, KeepKey(op, key));
   return absl::OkStatus();
 }
@@ -85,12 +87,7 @@ std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view
 absl::Status Connection::Impl::SubmitGet(std::string_view key, GetCallback&& callback,
                                          const CallOptions& options) {
   VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));
-  VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
-  Operation& op = pool_.Acquire(OperationKind::kGet);
-  op.on_get = std::move(callback);
-  op.timeout_ns = timeout_ns;
-  StartGet(op, KeepKey(op, key));
-  return absl::OkStatus();
+  return SubmitGet(key, std::move(callback), timeout_ns);
 }
 
 // A call that waits within a callback would wait for the call that runs the callback.
@@ -124,21 +121,9 @@ void Connection::Impl::FinishSync(SyncCall* call) {
 
 [[gnu::always_inline]] inline absl::Status Connection::Impl::Get(std::string_view key,
                                                                  std::string* value,
-                                                                 uint64_t* version) {
+                                                                 uint64_t* version,
+                                                                 int64_t timeout_ns) {
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
-  SyncCall call;
-  call.value = value;
-  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kGet, &call));
-  StartGet(*op, key);
-  FinishSync(&call);
-  if (version != nullptr) *version = call.version;
-  return std::move(call.status);
-}
-
-absl::Status Connection::Impl::Get(std::string_view key, std::string* value, uint64_t* version,
-                                   const CallOptions& options) {
-  VERBENA_RETURN_IF_ERROR(CheckKey(key));
-  VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));
   SyncCall call;
   call.value = value;
   VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kGet, &call));
@@ -147,6 +132,12 @@ absl::Status Connection::Impl::Get(std::string_view key, std::string* value, uin
   FinishSync(&call);
   if (version != nullptr) *version = call.version;
   return std::move(call.status);
+}
+
+absl::Status Connection::Impl::Get(std::string_view key, std::string* value, uint64_t* version,
+                                   const CallOptions& options) {
+  VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));
+  return Get(key, value, version, timeout_ns);
 }
 
 // Releases the operation after the outcome has been handed over: value and callback may lie in its
@@ -439,12 +430,12 @@ int Connection::Impl::PollOnce() { return PollInline(); }
 
 absl::Status Connection::Get(std::string_view key, std::string* value, uint64_t* version) {
   const Impl::Call call(*impl_);
-  return impl_->Get(key, value, version);
+  return impl_->Get(key, value, version, /*timeout_ns=*/0);
 }
 
 absl::Status Connection::SubmitGet(std::string_view key, GetCallback callback) {
   const Impl::Use use(*impl_);
-  return impl_->SubmitGet(key, std::move(callback));
+  return impl_->SubmitGet(key, std::move(callback), /*timeout_ns=*/0);
 }
 
 int Connection::Poll() {

@@ -64,7 +64,8 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
       std::shared_ptr<client::SharedCache> cache = nullptr);
   ~Impl();
 
-  absl::Status Get(std::string_view key, std::string* value, uint64_t* version);
+  // `timeout_ns`: 0 for Options::operation_timeout.
+  absl::Status Get(std::string_view key, std::string* value, uint64_t* version, int64_t timeout_ns);
   absl::Status Get(std::string_view key, std::string* value, uint64_t* version,
                    const CallOptions& options);
   absl::StatusOr<ChangeResult> Put(std::string_view key, std::string_view value,
@@ -98,7 +99,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   absl::Status Ping();
   absl::StatusOr<std::string> Info();
 
-  absl::Status SubmitGet(std::string_view key, GetCallback&& callback);
+  absl::Status SubmitGet(std::string_view key, GetCallback&& callback, int64_t timeout_ns);
   absl::Status SubmitGet(std::string_view key, GetCallback&& callback, const CallOptions& options);
   absl::Status SubmitGetInto(std::string_view key, std::span<std::byte> target,
                              GetCallback&& callback, const CallOptions& options);
@@ -356,6 +357,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   // What there is to do without a connection; never blocks.
   void Recover();
   // Nothing of the lost endpoint is used any more; what is in flight is ready to begin again.
+  void DropQueuedReads();
   void PrepareAgain();
   void ForgetServersSide();
   void MarkAsked();

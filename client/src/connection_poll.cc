@@ -174,14 +174,18 @@ void Connection::Impl::ScanDeadlines(int64_t now) {
   bool late = false;
   int64_t allowed = 0;
   int64_t oldest = INT64_MAX;
+  int64_t shortest = timeout_ns_;
   pool_.ForEach([&](Operation& op) {
     if (op.kind == client::OperationKind::kTouch) return;
     if (op.first_seen == 0) op.first_seen = now;
+    shortest = std::min(shortest, TimeFor(op));
     oldest = std::min(oldest, op.first_seen);
     op.late = now - op.first_seen >= TimeFor(op);
     if (op.late) allowed = TimeFor(op);
     late = late || op.late;
   });
+  // One short time-out makes scans frequent only as long as it lasts.
+  scan_interval_ns_ = ScanIntervalFor(shortest);
   if (up_ && oldest != INT64_MAX) {
     next_server_look_ = std::max(oldest, last_server_look_) + kQuietTime;
     if (now >= next_server_look_) LookForServer(now);

@@ -105,6 +105,14 @@ void Connection::Impl::MarkAsked() {
   });
 }
 
+// Whatever waits to be READ. Values that wait for a buffer to be put from stay.
+void Connection::Impl::DropQueuedReads() {
+  starts_.Clear();
+  reads_.Clear();
+  space_waiters_.RemoveIf([](const Operation* op) { return op->kind != OperationKind::kPut; });
+  pool_.ForEach([](Operation& op) { op.read_queued = false; });
+}
+
 void Connection::Impl::PrepareAgain() {
   prepared_ = true;
   StopWatching();
@@ -112,13 +120,10 @@ void Connection::Impl::PrepareAgain() {
   requests_.Unsend();
   ForgetServersSide();
   MarkAsked();
-  starts_.Clear();
-  reads_.Clear();
-  space_waiters_.RemoveIf([](const Operation* op) { return op->kind != OperationKind::kPut; });
+  DropQueuedReads();
   reads_in_flight_ = 0;
   pool_.ForEach([this](Operation& op) {
     op.reads_completed = op.reads_posted;
-    op.read_queued = false;
     if (IsGetting(op) && op.space != nullptr) DropSpace(op);
   });
   large_buffers_.Unregister();
@@ -237,14 +242,11 @@ void Connection::Impl::GiveUpUnknownChanges(std::vector<verbs::SlotRef>* unknown
 
 // GETs that do not wait for the server's answer, from the beginning: nothing that was read counts.
 void Connection::Impl::RestartGets() {
-  starts_.Clear();
-  reads_.Clear();
-  space_waiters_.RemoveIf([](const Operation* op) { return op->kind != OperationKind::kPut; });
+  DropQueuedReads();
   // Those first: a lookup may end at once, and its callback submit another one, which begins by
   // itself.
   std::vector<verbs::SlotRef> again;
   pool_.ForEach([&again](Operation& op) {
-    op.read_queued = false;
     if (IsGetting(op) && !op.asked) again.push_back(OperationPool::RefOf(op));
   });
   for (const verbs::SlotRef& ref : again) {

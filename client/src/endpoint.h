@@ -49,6 +49,9 @@ struct EndpointOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
+// How long connecting sleeps at most (ns) before it looks whether it is cancelled.
+inline constexpr int64_t kCancelInterval = 20'000'000;
+
 // What has become of an attempt to connect.
 struct ConnectAnswer {
   enum class Kind : uint8_t {

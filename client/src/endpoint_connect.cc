@@ -29,8 +29,6 @@ using Kind = ConnectAnswer::Kind;
 
 // Attempts that wait at once. Each is repeated by the connection manager too, if slowly.
 constexpr size_t kMostAttempts = 4;
-// How long it sleeps at most before it looks whether it is to give up.
-constexpr int64_t kCancelInterval = 20'000'000;
 
 // Runs `task` in a thread that nobody waits for.
 template <typename Task>

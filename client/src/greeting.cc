@@ -24,8 +24,6 @@ namespace {
 
 // A directory of at most this many bytes is READ whole.
 constexpr uint64_t kEagerDirectory = 64 * 1024;
-// How long it sleeps at most before it looks whether it is to give up.
-constexpr int64_t kCancelInterval = 20'000'000;
 
 class Greeter {
  public:

@@ -4,7 +4,7 @@
 //
 // An answer is kept in the place of its sequence number modulo the window. A client uses no number
 // more than `operations` above the ones it has acknowledged, so what an answer replaces has been
-// acknowledged: keeping one is a single write to a cache line, and nothing is ever searched for.
+// acknowledged: keeping one is a single write to a cache line, and it is found without a search.
 //
 // Only a change that had an effect is kept. What failed, or only read, is simply done again: then
 // it takes effect (or does not) when it is done again, which is between its submission and its

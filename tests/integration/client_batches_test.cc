@@ -37,9 +37,7 @@ class ClientBatchesTest : public ::testing::Test {
     ASSERT_NE(client_, nullptr);
   }
   std::unique_ptr<Connection> Connect(const Options& options = PatientOptions()) {
-    auto client = Connection::Connect(server_->address(), options);
-    EXPECT_TRUE(client.ok()) << client.status();
-    return client.ok() ? *std::move(client) : nullptr;
+    return testing::MustConnect(server_->address(), options);
   }
   // "key-0" and so on, each with itself as its value.
   std::vector<std::string> PutKeys(int count) {

@@ -53,9 +53,7 @@ class ClientBuffersTest : public ::testing::Test {
     buffer_ = *std::move(buffer);
   }
   static std::unique_ptr<Connection> Connect(const Options& options = PatientOptions()) {
-    auto client = Connection::Connect(server_->address(), options);
-    EXPECT_TRUE(client.ok()) << client.status();
-    return client.ok() ? *std::move(client) : nullptr;
+    return testing::MustConnect(server_->address(), options);
   }
   static bool Scatters() { return testing::DeviceCapabilities().read_scatter_elements() >= 2; }
   std::string RandomValue(size_t size) {

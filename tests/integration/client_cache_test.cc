@@ -25,9 +25,7 @@ class ClientCacheTest : public ::testing::Test {
     server_ = *std::move(server);
   }
   std::unique_ptr<Connection> Connect(const Options& options = PatientOptions()) {
-    auto connection = Connection::Connect(server_->address(), options);
-    EXPECT_TRUE(connection.ok()) << connection.status();
-    return connection.ok() ? *std::move(connection) : nullptr;
+    return testing::MustConnect(server_->address(), options);
   }
   void Fill(int keys) {
     auto client = Connect();

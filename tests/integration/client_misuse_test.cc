@@ -43,9 +43,7 @@ class ClientMisuseTest : public ::testing::Test {
     ASSERT_TRUE(client_->Put("key", "value").ok());
   }
   static std::unique_ptr<Connection> Connect(const Options& options = PatientOptions()) {
-    auto client = Connection::Connect(server_->address(), options);
-    EXPECT_TRUE(client.ok()) << client.status();
-    return client.ok() ? *std::move(client) : nullptr;
+    return testing::MustConnect(server_->address(), options);
   }
 
   static ServerProcess* server_;

@@ -40,9 +40,7 @@ class ClientScansTest : public ::testing::Test {
     ASSERT_NE(client_, nullptr);
   }
   std::unique_ptr<Connection> Connect(const Options& options = PatientOptions()) {
-    auto connection = Connection::Connect(server_->address(), options);
-    EXPECT_TRUE(connection.ok()) << connection.status();
-    return connection.ok() ? *std::move(connection) : nullptr;
+    return testing::MustConnect(server_->address(), options);
   }
   std::vector<std::string> Keys(Connection& client, const ScanRange& range, size_t limit) {
     std::vector<ScanItem> items;
