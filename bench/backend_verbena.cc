@@ -12,6 +12,7 @@ Options ConnectionOptions(const Config& config) {
   options.depth = config.depth;
   options.cache_bytes = config.cache_bytes;
   options.poll_time = config.poll;
+  options.connect_timeout = options.operation_timeout = config.timeout;
   // A run without its server is over: its figures would be of something else.
   options.reconnect = false;
   return options;

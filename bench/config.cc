@@ -30,6 +30,7 @@ DEFINE_string(value_size, "100", "bytes of each value (1B to 1GiB)");
 DEFINE_string(distribution, "zipfian", "how records are chosen: zipfian or uniform");
 DEFINE_string(seed, "1", "of everything random (0 to 2^64 - 1)");
 DEFINE_string(cache_bytes, "64MiB", "client's index cache per connection (0 to 1TiB; 0: off)");
+DEFINE_string(timeout_seconds, "5", "for connecting, and again for each operation (0.001 to 3600)");
 DEFINE_string(poll_us, "100", "microseconds of polling before a client sleeps (0 to 1000000)");
 DEFINE_string(fabric, "auto", "auto, verbs or soft");
 DEFINE_string(json, "", "file to write the results to as JSON");
@@ -169,6 +170,9 @@ absl::Status ReadHow(Config& config) {
   VERBENA_ASSIGN_OR_RETURN(const uint64_t poll_us,
                            CountFlag("poll_us", FLAGS_poll_us, 0, 1'000'000));
   config.poll = std::chrono::microseconds(poll_us);
+  VERBENA_ASSIGN_OR_RETURN(const auto timeout,
+                           SecondsFlag("timeout_seconds", FLAGS_timeout_seconds, 0.001, 3600));
+  config.timeout = std::chrono::ceil<std::chrono::milliseconds>(timeout);
   VERBENA_ASSIGN_OR_RETURN(config.max_errors,
                            CountFlag("max_errors", FLAGS_max_errors, 0, UINT64_MAX));
   config.baseline = FLAGS_baseline;

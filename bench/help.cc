@@ -43,6 +43,8 @@ How hard (closed loop: an answer makes room for the next operation)
   --cache_bytes=64MiB  each connection's cache of the server's index; 0 turns it off
   --poll_us=100        microseconds that a client which waits polls before it sleeps (0 to 1000000);
                        0 where polling takes the processor from those that are waited for
+  --timeout_seconds=5  for connecting, and again for each operation (0.001 to 3600): very large values
+                       may need longer
 
 Where
   --server=ADDR:PORT   the server

@@ -42,7 +42,8 @@ done
 start_server --listen=127.0.0.1:0 --fabric=soft --memory="$memory" --max_value_size="$value"
 
 # The large value has a name of another length than the small ones.
-large=(--server="$address" --fabric=soft --records=1 --key_size=40 --value_size="$value" --depth=1)
+large=(--server="$address" --fabric=soft --records=1 --key_size=40 --value_size="$value" --depth=1
+  --timeout_seconds=600)
 small=(--server="$address" --fabric=soft --records=10000 --value_size=100 --depth=1)
 for records in small large; do
   declare -n flags=$records

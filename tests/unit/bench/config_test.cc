@@ -55,6 +55,7 @@ TEST(Config, ReadsEveryFlag) {
                                                 {"baseline", "true"},
                                                 {"rounds", "11"},
                                                 {"warmup_seconds", "1"},
+                                                {"timeout_seconds", "0.5"},
                                                 {"max_errors", "5"},
                                                 {"server_pid", "42"},
                                                 {"tos", "104"},
@@ -79,6 +80,7 @@ TEST(Config, ReadsEveryFlag) {
   EXPECT_TRUE(config->baseline);
   EXPECT_EQ(config->rounds, 11u);
   EXPECT_EQ(config->warmup, std::chrono::seconds(1));
+  EXPECT_EQ(config->timeout, std::chrono::milliseconds(500));
   EXPECT_EQ(config->max_errors, 5u);
   EXPECT_EQ(config->server_pid, 42);
   EXPECT_EQ(config->connect.tos, 104);
@@ -142,6 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"rounds", "3", "9 to 1000"}, BadCase{"server_pid", "me", "0 to 2147483647"},
         BadCase{"tos", "256", "0 to 255"}, BadCase{"ack_timeout", "0", "1 to 31"},
         BadCase{"retry_count", "8", "0 to 7"}, BadCase{"rnr_timer", "x", "0 to 31"},
+        BadCase{"timeout_seconds", "0", "0.001 to 3600"},
         BadCase{"server", "nowhere", "ADDR:PORT"}));
 
 TEST(Config, ConnectionsAreAMultipleOfThreads) {
@@ -158,12 +161,13 @@ TEST(Config, ServerIsNeededExceptForCompare) {
 
 TEST(Help, NamesEveryFlag) {
   const std::string help = HelpText();
-  for (const char* flag :
-       {"workload",     "records",     "operations",  "seconds",     "warmup_seconds",
-        "threads",      "connections", "depth",       "key_size",    "value_size",
-        "distribution", "seed",        "cache_bytes", "fabric",      "json",
-        "max_errors",   "baseline",    "rounds",      "server_pid",  "redis_server",
-        "memcached",    "tos",         "ack_timeout", "retry_count", "rnr_timer"}) {
+  for (const char* flag : {"workload",       "records",         "operations",   "seconds",
+                           "warmup_seconds", "threads",         "connections",  "depth",
+                           "key_size",       "value_size",      "distribution", "seed",
+                           "cache_bytes",    "fabric",          "json",         "max_errors",
+                           "baseline",       "rounds",          "server_pid",   "redis_server",
+                           "memcached",      "timeout_seconds", "tos",          "ack_timeout",
+                           "retry_count",    "rnr_timer"}) {
     EXPECT_THAT(help, HasSubstr(std::string("--") + flag));
   }
 }
