@@ -175,6 +175,17 @@ std::string Server::Info() const {
                           .store = *store_});
 }
 
+// What the banner says of the largest value. A page is the index's, and the item's header and key
+// take a part of one.
+std::string Server::LargestValue() const {
+  const uint64_t pages = store_->allocator().heap_bytes() / layout::kPageSize;
+  const uint64_t holds = pages > 2 ? (pages - 2) * layout::kPageSize : 0;
+  if (config_.max_value_size <= holds) return FormatSize(config_.max_value_size);
+  return absl::StrCat("what fits into the region, about ", FormatSize(holds),
+                      " (--max_value_size=", FormatSize(config_.max_value_size),
+                      " needs a larger --memory)");
+}
+
 std::vector<std::string> Server::Banner() const {
   std::vector<std::string> lines;
   for (const std::string& reason : network_->left_out()) {
@@ -201,6 +212,7 @@ std::vector<std::string> Server::Banner() const {
   lines.push_back(absl::StrCat("region       ", FormatSize(region.size()),
                                ", pages: ", PageKindName(region.page_kind()), ", epoch ",
                                absl::Hex(region.epoch(), absl::kZeroPad16)));
+  lines.push_back(absl::StrCat("values       up to ", LargestValue()));
   lines.push_back(absl::StrCat("connections  ", network_->max_connections(), " admitted, ",
                                config_.queues.workers,
                                config_.queues.workers == 1 ? " worker" : " workers"));

@@ -81,10 +81,12 @@ class Server {
   storage::Store& store() { return *store_; }
 
  private:
-  void StartMaintenance();
   explicit Server(const ServerConfig& config) : config_(config) {}
 
+  void StartMaintenance();
+
   int64_t RemoveDue(int64_t now_ns);
+  std::string LargestValue() const;
 
   ServerConfig config_;
   int64_t started_ = 0;  // CLOCK_MONOTONIC, ns
