@@ -190,7 +190,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Acceptor::MakeConnection(
 }
 
 // A client that comes back for its session has given up the connection that it had, which may be
-// one of those that fill the server: then there is room for it when it tries again.
+// one of those that fill the server: then there is room for it when it tries again. But not at
+// once: attempts beside each other fill it as well, and the one that has been greeted is in use.
 void Acceptor::RefuseFull(verbs::CmId& id, const wire::ConnectData& hello,
                           const std::string& text) {
   Reject(id, wire::RejectReason::kConnectionLimit, text);

@@ -89,9 +89,10 @@ struct ActiveRequest {
   std::optional<wire::ResponseWriter> writer;
   uint32_t buffer = kNoBuffer;  // the response's
   uint32_t left = 0;            // operations that have no result yet
-  // Bytes of the answer that kept values of operations still to come take: what comes ahead of them
-  // must leave them room, since they cannot be had again.
+  // Bytes of the answer that kept answers of operations still to come take beyond their headers:
+  // what comes ahead of them must leave them room, since they cannot be had again.
   size_t reserved = 0;
+  uint64_t last_sequence = 0;  // in a session, of the operation before
 };
 
 inline constexpr uint32_t kNoPiece = UINT32_MAX;

@@ -22,17 +22,19 @@ absl::Status Session::WrongSequence(uint64_t sequence) const {
 // The numbers of one session's changes need not ascend: a client that has lost its connection
 // repeats what it has not given up.
 void Session::KeepValue(uint64_t sequence, std::string_view value) {
-  const auto at = std::find_if(values_.begin(), values_.end(),
-                               [sequence](const Value& kept) { return kept.sequence > sequence; });
+  const auto at =
+      std::upper_bound(values_.begin(), values_.end(), sequence,
+                       [](uint64_t wanted, const Value& kept) { return wanted < kept.sequence; });
   values_.insert(at, {sequence, std::string(value)});
   value_bytes_ += value.size();
 }
 
 std::string_view Session::ValueOf(uint64_t sequence) const {
-  const auto found = std::find_if(values_.begin(), values_.end(), [sequence](const Value& kept) {
-    return kept.sequence == sequence;
-  });
-  return found == values_.end() ? std::string_view() : std::string_view(found->bytes);
+  const auto found =
+      std::lower_bound(values_.begin(), values_.end(), sequence,
+                       [](const Value& kept, uint64_t wanted) { return kept.sequence < wanted; });
+  if (found == values_.end() || found->sequence != sequence) return {};
+  return found->bytes;
 }
 
 void Session::DropValues() {

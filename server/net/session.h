@@ -68,10 +68,17 @@ class Session {
     return kept.sequence == sequence ? &kept : nullptr;
   }
   // A change has been made. Its number has passed Check.
-  void Keep(const KeptAnswer& answer) { answers_[answer.sequence & mask_] = answer; }
+  void Keep(const KeptAnswer& answer) {
+    answers_[answer.sequence & mask_] = answer;
+    if (answer.sequence > highest_) highest_ = answer.sequence;
+  }
+  // Another connection goes on with it, on which changes may be repeated.
+  void TakeUp() { repeated_up_to_ = highest_; }
+  // Changes may come that have been made on an earlier connection.
+  bool may_repeat() const { return acked_ < repeated_up_to_; }
 
   // Values of get-and-deletes.
-  bool has_values() const { return !values_.empty(); }
+  size_t value_bytes() const { return value_bytes_; }
   // Bytes of value that can be kept now.
   size_t room_for_value() const { return kMaxValueBytes - value_bytes_; }
   void KeepValue(uint64_t sequence, std::string_view value);
@@ -92,7 +99,9 @@ class Session {
   uint64_t mask_;
   std::unique_ptr<KeptAnswer[]> answers_;
   uint64_t acked_ = 0;
-  std::deque<Value> values_;  // in the order of their sequence numbers
+  uint64_t highest_ = 0;         // of the answers kept so far
+  uint64_t repeated_up_to_ = 0;  // highest_ when it was last taken up
+  std::deque<Value> values_;     // in the order of their sequence numbers
   size_t value_bytes_ = 0;
 };
 

@@ -8,6 +8,12 @@
 #include "server/net/worker.h"
 
 namespace verbena::net {
+namespace {
+
+// "ADDR:PORT" without the port.
+std::string AddressOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
+
+}  // namespace
 
 bool SessionTable::Enter(Connection& connection, uint32_t operations) {
   const std::lock_guard lock(mutex_);
@@ -27,7 +33,7 @@ bool SessionTable::Enter(Connection& connection, uint32_t operations) {
     entry.wanted = operations;
     return false;
   }
-  if (known) kept_.erase(entry.place);
+  if (known) TakeOut(entry);
   Give(entry, connection, operations, known);
   return true;
 }
@@ -35,9 +41,10 @@ bool SessionTable::Enter(Connection& connection, uint32_t operations) {
 void SessionTable::Give(Entry& entry, Connection& connection, uint32_t operations, bool known) {
   if (known) {
     ++counts_.resumed;
+    entry.session->TakeUp();
   } else {
     operations = std::clamp(operations, wire::kMinSessionOperations, wire::kMaxSessionOperations);
-    while (counts_.bytes > limits_.most_bytes && !kept_.empty()) DropOldest();
+    // Nobody loses a session for it.
     if (counts_.bytes > limits_.most_bytes) operations = wire::kMinSessionOperations;
     // A session is taken for an earlier one of its id only 2^32 - 1 sessions later.
     if (++last_incarnation_ == 0) ++last_incarnation_;
@@ -45,6 +52,7 @@ void SessionTable::Give(Entry& entry, Connection& connection, uint32_t operation
     counts_.bytes += entry.session->bytes();
   }
   entry.connection = &connection;
+  entry.since = MonotonicNanos();
   connection.kept = entry.session.get();
 }
 
@@ -65,31 +73,71 @@ void SessionTable::Leave(Connection& connection) {
     next->worker->Post({WorkerMail::Kind::kSessionReady, next});
     return;
   }
-  entry.left = MonotonicNanos();
-  entry.place = kept_.insert(kept_.end(), connection.session);
-  DropExpired(entry.left);
-  while (kept_.size() > limits_.most_kept) DropOldest();
+  const int64_t now = MonotonicNanos();
+  entry.since = now;
+  Put(connection.session, entry, connection);
+  DropExpired(now);
+}
+
+// What is too much then goes: of this address first.
+void SessionTable::Put(uint64_t session, Entry& entry, const Connection& connection) {
+  std::string address = AddressOf(connection.peer);
+  std::unique_ptr<Peer>& found = peers_[address];
+  if (found == nullptr) {
+    found = std::make_unique<Peer>();
+    found->address = std::move(address);
+  }
+  Peer* const peer = entry.peer = found.get();
+  entry.place = kept_.insert(kept_.end(), session);
+  entry.at_peer = peer->kept.insert(peer->kept.end(), session);
+  entry.value_bytes = entry.session->value_bytes();
+  counts_.bytes += entry.value_bytes;
+  kept_bytes_ += entry.session->bytes() + entry.value_bytes;
+  peer->bytes += entry.session->bytes() + entry.value_bytes;
+  // The peer is gone with the last of its sessions.
+  const size_t most = limits_.most_kept / limits_.peer_share;
+  const size_t most_bytes = limits_.most_bytes / limits_.peer_share;
+  for (size_t left = peer->kept.size(); left > 0 && (left > most || peer->bytes > most_bytes);
+       --left) {
+    Drop(peer->kept.front());
+  }
+  while (!kept_.empty() && (kept_.size() > limits_.most_kept || kept_bytes_ > limits_.most_bytes)) {
+    DropOldest();
+  }
+}
+
+// It is no longer one without a connection.
+void SessionTable::TakeOut(Entry& entry) {
+  kept_.erase(entry.place);
+  counts_.bytes -= entry.value_bytes;
+  kept_bytes_ -= entry.session->bytes() + entry.value_bytes;
+  Peer& peer = *std::exchange(entry.peer, nullptr);
+  peer.kept.erase(entry.at_peer);
+  peer.bytes -= entry.session->bytes() + entry.value_bytes;
+  entry.value_bytes = 0;
+  if (peer.kept.empty()) peers_.erase(peers_.find(peer.address));
 }
 
 void SessionTable::Supersede(uint64_t session) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(session);
   if (found == entries_.end() || found->second->connection == nullptr) return;
+  if (MonotonicNanos() - found->second->since < limits_.settle_ns) return;
   Connection* const connection = found->second->connection;
   ++counts_.superseded;
   connection->worker->Post({WorkerMail::Kind::kSuperseded, connection});
 }
 
-void SessionTable::DropOldest() {
-  const auto found = entries_.find(kept_.front());
-  kept_.pop_front();
+void SessionTable::Drop(uint64_t session) {
+  const auto found = entries_.find(session);
+  TakeOut(*found->second);
   counts_.bytes -= found->second->session->bytes();
   ++counts_.dropped;
   entries_.erase(found);
 }
 
 void SessionTable::DropExpired(int64_t now) {
-  while (!kept_.empty() && now - entries_.find(kept_.front())->second->left >= limits_.linger_ns) {
+  while (!kept_.empty() && now - entries_.find(kept_.front())->second->since >= limits_.linger_ns) {
     DropOldest();
   }
 }

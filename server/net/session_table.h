@@ -15,14 +15,17 @@
 // the acceptor's last word about it (kGone); so pointers in it are good. What a worker has written
 // to a session the next one sees, since both have held the lock in between.
 //
-// Sessions without a connection stay for a time, and in bounded number: the oldest go first.
-// Thread-safe.
+// Sessions without a connection stay for a time, in bounded number and in bounded memory, with the
+// values that they keep: the oldest go first. Those whose connections came from one address have a
+// share of that which they do not exceed, so that one host, whatever it does, costs others no
+// session unless they have the rest in use. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "server/net/session.h"
@@ -34,14 +37,21 @@ struct Connection;
 struct SessionLimits {
   int64_t linger_ns = int64_t{60} * 1'000'000'000;  // without a connection
   size_t most_kept = 16 * 1024;                     // without a connection
-  size_t most_bytes = size_t{256} << 20;            // of all, soft: see Enter
+  // Of those without a connection, with the values that they keep. Those with one are as many as
+  // there are connections; when all take more than this a new one gets fewer numbers.
+  size_t most_bytes = size_t{256} << 20;
+  // What the sessions without a connection from one address may have of each: one part in so many.
+  size_t peer_share = 4;
+  // A connection is not ended for want of room before its hello is as old as this: later attempts
+  // of the same client may be on their way, which it gives up.
+  int64_t settle_ns = int64_t{3} * 1'000'000'000;
 };
 
 // For people.
 struct SessionCounts {
   uint64_t open = 0;        // with a connection
   uint64_t kept = 0;        // without
-  uint64_t bytes = 0;       // of all, without the values of get-and-deletes
+  uint64_t bytes = 0;       // of all; with the values of get-and-deletes of those without
   uint64_t resumed = 0;     // ever: taken up by another connection
   uint64_t dropped = 0;     // ever: not taken up in time, or too many
   uint64_t superseded = 0;  // connections that were ended for their successors
@@ -62,30 +72,47 @@ class SessionTable {
   // The connection is fenced: it no longer has its session, or waits for one. Who waits gets it. By
   // the connection's worker; nothing happens if it has none.
   void Leave(Connection& connection);
-  // Ends the connection that a session has, if there is one: its client wants another.
+  // Ends the connection that a session has, if there is one that has had it for a while
+  // (SessionLimits::settle_ns): its client wants another.
   void Supersede(uint64_t session);
 
   SessionCounts Counts();
 
  private:
+  // What is kept for an address.
+  struct Peer {
+    std::string address;
+    std::list<uint64_t> kept;  // oldest first
+    size_t bytes = 0;
+  };
   struct Entry {
     std::unique_ptr<Session> session;
-    Connection* connection = nullptr;       // that has it; null: it is kept
-    Connection* waiting = nullptr;          // for it
-    uint32_t wanted = 0;                    // operations, of the one that waits
-    int64_t left = 0;                       // CLOCK_MONOTONIC, ns, when it lost its connection
-    std::list<uint64_t>::iterator place{};  // in kept_, without a connection
+    Connection* connection = nullptr;  // that has it; null: it is kept
+    Connection* waiting = nullptr;     // for it
+    uint32_t wanted = 0;               // operations, of the one that waits
+    // CLOCK_MONOTONIC, ns: when it got its connection, or lost it.
+    int64_t since = 0;
+    // Without a connection.
+    Peer* peer = nullptr;                     // that had it
+    size_t value_bytes = 0;                   // that are counted for it
+    std::list<uint64_t>::iterator place{};    // in kept_
+    std::list<uint64_t>::iterator at_peer{};  // in the peer's list
   };
   using Entries = absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>>;
 
   void Give(Entry& entry, Connection& connection, uint32_t operations, bool known);
-  void DropOldest();
+  void Put(uint64_t session, Entry& entry, const Connection& connection);
+  void TakeOut(Entry& entry);
+  void DropOldest() { Drop(kept_.front()); }
+  void Drop(uint64_t session);
   void DropExpired(int64_t now);
 
   const SessionLimits limits_;
   std::mutex mutex_;
   Entries entries_;
+  absl::flat_hash_map<std::string, std::unique_ptr<Peer>> peers_;  // that have sessions kept
   std::list<uint64_t> kept_;  // without a connection, oldest first
+  size_t kept_bytes_ = 0;     // of these, with values
   SessionCounts counts_;
   uint32_t last_incarnation_ = 0;
 };

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "common/base/unique_fd.h"
 #include "common/verbs/wr_id.h"
 #include "server/net/adapter.h"
@@ -149,7 +151,10 @@ class Worker {
   void OnSessionReady(Connection& connection);
   void Welcome(Connection& connection);
   absl::Status OpenInSession(Connection& connection);
-  bool AnswerRepeated(Connection& connection, const wire::OperationHeader& operation);
+  static size_t RepeatedBytes(const Session& session, const wire::OperationHeader& operation);
+  std::optional<Step> AnswerRepeated(Connection& connection,
+                                     const wire::OperationHeader& operation);
+  Step CloseMalformed(Connection& connection, absl::string_view what);
   static void KeepChange(Connection& connection, const wire::OperationHeader& operation,
                          const Change& change);
 

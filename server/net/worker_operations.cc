@@ -1,5 +1,7 @@
 // Worker: what the operations of a request do.
 #include <algorithm>
+#include <cassert>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -39,8 +41,12 @@ void Worker::AddResult(Connection& connection, const wire::OperationHeader& oper
   header.code = static_cast<uint16_t>(code);
   header.version = version;
   header.argument = argument;
-  // Values are measured before; texts for people are cut. The header always fits (StartRequest).
-  connection.request.writer->Add(header, value.substr(0, RoomForValue(connection, kBareResult)));
+  // Values are measured before; texts for people are cut, so that they take nothing that the
+  // answers to come cannot do without. The header always fits (StartRequest).
+  const bool is_value = code == ResultCode::kOk || code == ResultCode::kLocated;
+  const size_t room = RoomForValue(connection, is_value ? kBareResult : kReservedResult);
+  [[maybe_unused]] const bool added = connection.request.writer->Add(header, value.substr(0, room));
+  assert(added);
   counters_
       .operations[std::min<size_t>(operation.code, kOpCodes - 1)]
                  [std::min<size_t>(header.code, kResultCodes - 1)]
@@ -57,20 +63,18 @@ void Worker::AddChange(Connection& connection, const wire::OperationHeader& oper
 Worker::Step Worker::RunOperation(Connection& connection, const Operation& operation) {
   const auto code = static_cast<OpCode>(operation.header.code);
   if ((code == OpCode::kHello) == connection.greeted) {
-    counters_.malformed.Add();
-    Close(connection, CloseReason::kMalformed,
-          connection.greeted ? "malformed request: a second hello"
-                             : "malformed request: the first one is no hello");
-    return Step::kClosed;
+    return CloseMalformed(connection,
+                          connection.greeted ? "a second hello" : "the first one is no hello");
   }
   if (connection.kept != nullptr) {
     const absl::Status usable = connection.kept->Check(operation.header.sequence);
-    if (!usable.ok()) {
-      counters_.malformed.Add();
-      Close(connection, CloseReason::kMalformed,
-            absl::StrCat("malformed request: ", usable.message()));
-      return Step::kClosed;
+    if (!usable.ok()) return CloseMalformed(connection, usable.message());
+    uint64_t& last = connection.request.last_sequence;
+    if (operation.header.sequence <= last) {
+      return CloseMalformed(connection, absl::StrCat("sequence number ", operation.header.sequence,
+                                                     " comes behind ", last, " in one request"));
     }
+    last = operation.header.sequence;
   }
   switch (code) {
     case OpCode::kHello:
@@ -171,7 +175,7 @@ void Worker::RunGet(Connection& connection, const Operation& operation) {
 
 Worker::Step Worker::RunChange(Connection& connection, const Operation& operation) {
   const wire::OperationHeader& header = operation.header;
-  if (AnswerRepeated(connection, header)) return Step::kDone;
+  if (const std::optional<Step> step = AnswerRepeated(connection, header)) return *step;
   if (draining_) {
     AddResult(connection, header, ResultCode::kUnavailable, "the server is stopping");
     return Step::kDone;

@@ -7,6 +7,7 @@
 //     earlier one is fenced (SessionTable), so it finds every answer that there is;
 //   - an operation whose answer is found is answered with it (AnswerRepeated), and never made.
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -21,11 +22,10 @@ using wire::ResultCode;
 
 Worker::Step Worker::RunHello(Connection& connection, const wire::Operation& operation) {
   const absl::StatusOr<wire::Hello> hello = wire::DecodeHello(operation.value);
-  if (!hello.ok()) {
-    counters_.malformed.Add();
-    Close(connection, CloseReason::kMalformed,
-          absl::StrCat("malformed request: ", hello.status().message()));
-    return Step::kClosed;
+  if (!hello.ok()) return CloseMalformed(connection, hello.status().message());
+  // What comes behind would be of a session that was not there when the request was opened.
+  if (connection.request.reader.header().operations != 1) {
+    return CloseMalformed(connection, "hello is not alone in its request");
   }
   connection.greeted = true;
   connection.hello_sequence = operation.header.sequence;
@@ -74,47 +74,75 @@ void Worker::Welcome(Connection& connection) {
   AddResult(connection, hello, ResultCode::kOk, wire::AsValue(welcome));
 }
 
+// Bytes that the answer to an operation takes beyond its header if it is a change that has been
+// made.
+size_t Worker::RepeatedBytes(const Session& session, const wire::OperationHeader& operation) {
+  const KeptAnswer* const kept = session.Find(operation.sequence);
+  if (kept == nullptr || static_cast<uint8_t>(kept->code) != operation.code) return 0;
+  size_t value = 0;
+  if (kept->has_value) value = session.ValueOf(operation.sequence).size();
+  if (kept->code == OpCode::kAdd) value = absl::StrCat(kept->number).size();
+  return wire::ResultSize(value) - wire::ResultSize(0);
+}
+
 // A request of a session has been opened: what the client has acknowledged, and how much of the
-// answer must be left to values that are kept.
+// answer must be left to answers that are kept. Numbers ascend within a request (RunOperation), so
+// what is repeated has been made before the request was opened.
 absl::Status Worker::OpenInSession(Connection& connection) {
   Session& session = *connection.kept;
   ActiveRequest& request = connection.request;
   session.Acknowledge(request.reader.header().acked);
-  if (!session.has_values()) return absl::OkStatus();
+  if (!session.may_repeat()) return absl::OkStatus();
   wire::RequestReader ahead = request.reader;
   while (true) {
     VERBENA_ASSIGN_OR_RETURN(const std::optional<wire::Operation> operation, ahead.Next());
     if (!operation.has_value()) return absl::OkStatus();
-    request.reserved += session.ValueOf(operation->header.sequence).size();
+    request.reserved += RepeatedBytes(session, operation->header);
   }
 }
 
 // Whether the change has been made before; then it is answered as it was, or should have been.
-bool Worker::AnswerRepeated(Connection& connection, const wire::OperationHeader& operation) {
-  if (connection.kept == nullptr) return false;
+// An answer that finds no room ends the connection and stays kept. It is for no client that repeats
+// its requests as they were: there was room the first time, and what is ahead leaves it.
+std::optional<Worker::Step> Worker::AnswerRepeated(Connection& connection,
+                                                   const wire::OperationHeader& operation) {
+  if (connection.kept == nullptr) return std::nullopt;
   const KeptAnswer* const kept = connection.kept->Find(operation.sequence);
-  if (kept == nullptr) return false;
+  if (kept == nullptr) return std::nullopt;
   if (static_cast<uint8_t>(kept->code) != operation.code) {
     AddResult(connection, operation, ResultCode::kInvalid,
               absl::StrCat("operation ", operation.sequence, " was another one before"));
-    return true;
+    return Step::kDone;
   }
   // Not counted among the operations: these are the changes that were made.
   counters_.repeated.Add();
+  // Nothing has been reserved on the connection on which the change was made.
+  ActiveRequest& request = connection.request;
+  request.reserved -= std::min(request.reserved, RepeatedBytes(*connection.kept, operation));
   wire::ResultHeader header{};
   header.sequence = operation.sequence;
   header.version = kept->version;
   header.argument = kept->existed ? 1 : 0;
+  std::string number;
+  std::string_view value;
   if (kept->has_value) {
-    const std::string_view value = connection.kept->ValueOf(operation.sequence);
-    connection.request.reserved -= value.size();
-    connection.request.writer->Add(header, value);
+    value = connection.kept->ValueOf(operation.sequence);
   } else if (kept->code == OpCode::kAdd) {
-    connection.request.writer->Add(header, absl::StrCat(kept->number));
-  } else {
-    connection.request.writer->Add(header, {});
+    number = absl::StrCat(kept->number);
+    value = number;
   }
-  return true;
+  if (value.size() > RoomForValue(connection, wire::ResultSize(0)) ||
+      !request.writer->Add(header, value)) {
+    return CloseMalformed(connection, absl::StrCat("the answer to operation ", operation.sequence,
+                                                   ", which is repeated, has no room"));
+  }
+  return Step::kDone;
+}
+
+Worker::Step Worker::CloseMalformed(Connection& connection, absl::string_view what) {
+  counters_.malformed.Add();
+  Close(connection, CloseReason::kMalformed, absl::StrCat("malformed request: ", what));
+  return Step::kClosed;
 }
 
 void Worker::KeepChange(Connection& connection, const wire::OperationHeader& operation,

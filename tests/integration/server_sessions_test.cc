@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -319,6 +320,74 @@ TEST_F(Sessions, WhatIsAheadLeavesRoomForWhatWasTaken) {
   EXPECT_EQ(response.results[1].value, taken);
 }
 
+// Requests that would have the server count room that it has not reserved end the connection.
+TEST_F(Sessions, NumbersAscendAndHelloIsAlone) {
+  ASSERT_NO_FATAL_FAILURE(StartServer());
+  const auto send = [&](RawClient& on, bool hello_first, uint64_t first, uint64_t second) {
+    alignas(8) std::array<uint8_t, 512> buffer;
+    wire::RequestWriter writer(buffer);
+    wire::OperationHeader header{};
+    if (hello_first) {
+      wire::Hello hello{};
+      hello.receive_size = 4096;
+      hello.receive_count = 4;
+      hello.operations = kOperations;
+      header.code = static_cast<uint8_t>(OpCode::kHello);
+      EXPECT_TRUE(writer.Add(header, {}, wire::AsValue(hello)));
+    }
+    for (const uint64_t sequence : {first, second}) {
+      header.sequence = sequence;
+      header.code = static_cast<uint8_t>(OpCode::kDelete);
+      header.flags = wire::kOpReturnValue;
+      EXPECT_TRUE(writer.Add(header, "key", {}));
+    }
+    writer.Finish(0, 0);
+    EXPECT_TRUE(on.Send({buffer.data(), writer.size()}).ok());
+    return on.Receive().ok();
+  };
+  for (const uint64_t second : {uint64_t{4}, uint64_t{5}, uint64_t{6}}) {
+    auto client = Connect(20 + second);
+    ASSERT_NE(client, nullptr);
+    EXPECT_EQ(Call(*client, OpCode::kPut, "key", "a value").code(), ResultCode::kOk);
+    EXPECT_EQ(send(*client, /*hello_first=*/false, 5, second), second == 6) << second;
+  }
+  RawClientOptions options;
+  options.session = 25;  // in which operation 5 has been made
+  auto client = RawClient::Connect(Fabric(), server_->address(), options);
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_FALSE(send(**client, /*hello_first=*/true, 5, 6));
+  EXPECT_EQ(Info()["counters"]["malformed"], 3);
+  EXPECT_THAT(server_->process().err(),
+              ::testing::AllOf(::testing::HasSubstr("sequence number 5 comes behind 5"),
+                               ::testing::HasSubstr("hello is not alone")));
+}
+
+// A client that comes back with smaller buffers than its answers need has its connection ended, and
+// the answers stay.
+TEST_F(Sessions, AnAnswerWithoutRoomStaysKept) {
+  ASSERT_NO_FATAL_FAILURE(StartServer());
+  const std::string value(2'000, 'v');
+  auto client = Connect(15);
+  ASSERT_NE(client, nullptr);
+  ASSERT_TRUE(client->PutByReference("key", value).ok());
+  ASSERT_EQ(Take(*client, "key").value, value);
+  RawClientOptions options;
+  options.session = 15;
+  options.operations = kOperations;
+  options.receive_size = 512;
+  auto small = RawClient::ConnectAndGreet(Fabric(), server_->address(), options);
+  ASSERT_TRUE(small.ok()) << small.status();
+  wire::OperationHeader header{};
+  header.flags = wire::kOpReturnValue;
+  (*small)->set_next_sequence(2);
+  EXPECT_FALSE((*small)->CallWith(header, OpCode::kDelete, "key").ok());
+  client = Connect(15, 1);
+  ASSERT_NE(client, nullptr);
+  EXPECT_EQ(Take(*client, "key").value, value);
+  EXPECT_THAT(server_->process().err(),
+              ::testing::HasSubstr("operation 2, which is repeated, has no room"));
+}
+
 TEST_F(Sessions, StayForTheirTime) {
   ASSERT_NO_FATAL_FAILURE(StartServer({"--session_linger=0s"}));
   wire::Welcome welcome{};
@@ -340,6 +409,7 @@ TEST_F(Sessions, StayForTheirTime) {
 TEST_F(Sessions, OfAFullServer) {
   ASSERT_NO_FATAL_FAILURE(StartServer({"--max_connections=2"}));
   Info();  // takes the other one
+  const auto start = std::chrono::steady_clock::now();
   auto client = Connect(11);
   ASSERT_NE(client, nullptr);
   EXPECT_EQ(Add(*client, "count").value, "1");
@@ -348,6 +418,12 @@ TEST_F(Sessions, OfAFullServer) {
   EXPECT_FALSE(RawClient::Connect(Fabric(), server_->address(), options).ok());
   options.session = 11;
   options.operations = kOperations;
+  // At first it may be a late attempt of those that made the connection, which stays.
+  EXPECT_FALSE(RawClient::Connect(Fabric(), server_->address(), options).ok());
+  const bool alive = client->CallWith({}, OpCode::kGet, "count").ok();
+  if (std::chrono::steady_clock::now() - start < std::chrono::seconds(3)) {
+    EXPECT_TRUE(alive);
+  }
   std::unique_ptr<RawClient> next;
   ASSERT_TRUE(Eventually([&] {
     auto attempt = RawClient::ConnectAndGreet(Fabric(), server_->address(), options);
