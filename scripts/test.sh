@@ -95,15 +95,16 @@ run_ctest() {
   ctest --test-dir "$folder" --output-on-failure --no-tests=error "$@" 2>&1 | tee "$log"
 }
 
-# The lab's tests run one after the other, in machines of one emulated processor. Compilers may work
-# beside them, with a lower priority, but no other tests.
+# The lab's tests run side by side with each other only, each in machines of one emulated processor:
+# those are slow, and their deadlines want a processor for each. Compilers may work beside them, with
+# a lower priority, but no other tests.
 LAB=0
 LAB_PID=
 [[ ! $LABEL =~ ^(lab)?$ || " ${PRESETS[*]} " != *' release '* ]] || LAB=1
 start_lab() {
   say "the tests with the label lab start (log: build/ctest-lab.log)"
   set -m # with a process group of its own, so that they can be ended with all that they started
-  run_ctest lab release -L '^lab$' >/dev/null 2>&1 </dev/null &
+  run_ctest lab release -j "$JOBS" -L '^lab$' >/dev/null 2>&1 </dev/null &
   LAB_PID=$!
   set +m
 }

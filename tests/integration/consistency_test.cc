@@ -299,11 +299,11 @@ TEST_F(Consistency, ItemsThatExpireAreEvictedAndMoved) {
 // take effect once, at some time, or never.
 TEST_F(Consistency, ChangesOfClientsThatAreKilled) {
   constexpr uint32_t kSteady = 2;
-  constexpr uint32_t kVictims = 8;
+  const auto victims = static_cast<uint32_t>(Scaled(8, 3));
   const auto until_killed = static_cast<uint32_t>(Scaled(1000, 50));
-  Recording recording(kSteady + kVictims, 40 * until_killed, Recording::WhenFull::kOthersGoOn);
+  Recording recording(kSteady + victims, 40 * until_killed, Recording::WhenFull::kOthersGoOn);
   Clients clients(recording);
-  for (uint32_t i = 0; i < kSteady + kVictims; ++i) {
+  for (uint32_t i = 0; i < kSteady + victims; ++i) {
     if (i >= kSteady) recording.HoldBack(i);
     clients.Fork({.changes_in_1000 = i < kSteady ? 100u : 900u,
                   .cache_bytes = 64 << 20,
@@ -314,7 +314,7 @@ TEST_F(Consistency, ChangesOfClientsThatAreKilled) {
   Checker checker;
   int64_t unknown = 0;
   int64_t checking = 0;
-  for (uint32_t stretch = 0; stretch < kVictims; ++stretch) {
+  for (uint32_t stretch = 0; stretch < victims; ++stretch) {
     const uint32_t victim = kSteady + stretch;
     recording.Next(stretch);
     recording.Admit(victim);

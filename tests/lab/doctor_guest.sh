@@ -8,6 +8,9 @@ RXE=192.168.77.1 SIW=192.168.78.1 MEMORY=64MiB
 WORK=$(mktemp -d)
 FAILED=0
 CASE=''
+# shellcheck source=tests/lab/keep_files.sh
+source "$(dirname "${BASH_SOURCE[0]}")/keep_files.sh"
+keep_files "$BIN" verbena-server verbena-cli
 
 # examine CASE STATUS COMMAND...: runs the doctor (COMMAND ends with its flags); its checks are then
 # in $WORK/checks, one a line.

@@ -27,6 +27,9 @@ says() {
 
 # shellcheck source=tests/lab/until_true.sh
 source "$(dirname "${BASH_SOURCE[0]}")/until_true.sh"
+# shellcheck source=tests/lab/keep_files.sh
+source "$(dirname "${BASH_SOURCE[0]}")/keep_files.sh"
+keep_files "$BIN" verbena-server verbena-cli
 
 cli() {
   local address=$1

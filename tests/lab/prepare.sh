@@ -67,10 +67,16 @@ kernels() {
   find "$LAB_CACHE" -mindepth 1 -maxdepth 1 -type d -name '[0-9]*_*' "$@"
 }
 
-# kernel_package: prints name and version of the package that linux-image-amd64 stands for.
+# kernel_package: prints name and version of the package that linux-image-amd64 stands for. Where apt
+# keeps no cache of its own, asking it takes about a second: its answer is kept until its lists change.
 kernel_package() {
-  apt-cache --no-all-versions show linux-image-amd64 2>/dev/null |
-    sed -n '0,/^Depends:/s/^Depends: \(linux-image-[^ ,]*\) (= \([^)]*\)).*/\1 \2/p'
+  local known=$LAB_CACHE/kernel_package
+  if ! [ -s "$known" ] || ! [ "$known" -nt /var/lib/apt/lists ]; then
+    apt-cache --no-all-versions show linux-image-amd64 2>/dev/null |
+      sed -n '0,/^Depends:/s/^Depends: \(linux-image-[^ ,]*\) (= \([^)]*\)).*/\1 \2/p' >"$known.new"
+    mv "$known.new" "$known"
+  fi
+  cat "$known"
 }
 
 # make_kernel PACKAGE VERSION DIR: see make_kernel.sh.

@@ -7,6 +7,9 @@
 set -euo pipefail
 ROLE=$1 BIN=$2 SERVER=$3:7400
 WORK=$(mktemp -d)
+# shellcheck source=tests/lab/keep_files.sh
+source "$(dirname "${BASH_SOURCE[0]}")/keep_files.sh"
+keep_files "$BIN" verbena-server verbena-cli verbena-bench
 
 fail() {
   printf 'FAIL  %s\n' "$*"
