@@ -242,6 +242,8 @@ wait_for_boot() {
 wait_for_exit() {
   # The guest ends the command itself; this is for a guest that no longer can.
   event "$1" $((TIMEOUT + 30))
+  # A server that has come to listen after --server-wait.
+  [ "$EVENT" != listening ] || event "$1" $((TIMEOUT + 30))
   case $EVENT in
     exit\ *) STATUS=${EVENT#exit } ;;
     late)
