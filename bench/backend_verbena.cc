@@ -11,6 +11,7 @@ Options ConnectionOptions(const Config& config) {
   options.rnr_timer = config.connect.min_rnr_timer;
   options.depth = config.depth;
   options.cache_bytes = config.cache_bytes;
+  options.preload = config.preload;
   options.poll_time = config.poll;
   options.connect_timeout = options.operation_timeout = config.timeout;
   // A run without its server is over: its figures would be of something else.

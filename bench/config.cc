@@ -31,6 +31,7 @@ DEFINE_string(distribution, "zipfian", "how records are chosen: zipfian or unifo
 DEFINE_string(seed, "1", "of everything random (0 to 2^64 - 1)");
 DEFINE_string(cache_bytes, "64MiB", "client's index cache per connection (0 to 1TiB; 0: off)");
 DEFINE_string(timeout_seconds, "5", "for connecting, and again for each operation (0.001 to 3600)");
+DEFINE_bool(preload, false, "READ the whole index into the cache when connecting");
 DEFINE_string(poll_us, "100", "microseconds of polling before a client sleeps (0 to 1000000)");
 DEFINE_string(fabric, "auto", "auto, verbs or soft");
 DEFINE_string(json, "", "file to write the results to as JSON");
@@ -167,6 +168,10 @@ absl::Status ReadHow(Config& config) {
   VERBENA_ASSIGN_OR_RETURN(const uint64_t depth, CountFlag("depth", FLAGS_depth, 1, 1024));
   config.depth = static_cast<uint32_t>(depth);
   VERBENA_ASSIGN_OR_RETURN(config.cache_bytes, SizeFlag("cache_bytes", FLAGS_cache_bytes, 0, kTiB));
+  config.preload = FLAGS_preload;
+  if (config.preload && config.cache_bytes == 0) {
+    return BadFlag("preload", "true", "false with --cache_bytes=0: there is no cache to fill");
+  }
   VERBENA_ASSIGN_OR_RETURN(const uint64_t poll_us,
                            CountFlag("poll_us", FLAGS_poll_us, 0, 1'000'000));
   config.poll = std::chrono::microseconds(poll_us);

@@ -33,6 +33,7 @@ struct Config {
   uint32_t key_size = 0;     // 0: YCSB's own names
   uint32_t value_size = 0;
   uint64_t cache_bytes = 0;
+  bool preload = false;
   std::chrono::microseconds poll{0};        // before a waiting call sleeps
   std::chrono::milliseconds timeout{5000};  // of connecting and of each operation
   uint64_t seed = 0;

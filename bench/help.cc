@@ -41,6 +41,7 @@ How hard (closed loop: an answer makes room for the next operation)
   --depth=16           operations in flight on each connection (1 to 1024); workload e does one at
                        a time, and this is how many READs of a scan are in flight
   --cache_bytes=64MiB  each connection's cache of the server's index; 0 turns it off
+  --preload            fill that cache when connecting, before the time of the run begins
   --poll_us=100        microseconds that a client which waits polls before it sleeps (0 to 1000000);
                        0 where polling takes the processor from those that are waited for
   --timeout_seconds=5  for connecting, and again for each operation (0.001 to 3600): very large values

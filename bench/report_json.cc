@@ -110,6 +110,7 @@ nlohmann::json ConfigJson(const Config& config) {
                {"key_size", config.key_size},
                {"value_size", config.value_size},
                {"cache_bytes", config.cache_bytes},
+               {"preload", config.preload},
                {"seed", config.seed},
                {"fabric", config.fabric}};
   return json;

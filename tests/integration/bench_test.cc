@@ -195,6 +195,12 @@ TEST_F(BenchTest, BucketReadsShowWithTheCacheOff) {
     on = ReadJson()["rdma"]["reads_per_get"];
   }
   EXPECT_LE(on, 1.02);
+  // Or it is there before the run begins.
+  ASSERT_EQ(Bench(Args("run", {"--workload=c", "--operations=2000", "--preload"})).code, 0);
+  EXPECT_LE(ReadJson()["rdma"]["reads_per_get"], 1.02);
+  const Outcome outcome = Bench(Args("run", {"--preload", "--cache_bytes=0"}));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("there is no cache to fill"));
 }
 
 TEST_F(BenchTest, BaselineIsMeasuredBesideIt) {

@@ -49,7 +49,8 @@ TEST(Config, ReadsEveryFlag) {
                                                 {"value_size", "1KiB"},
                                                 {"distribution", "uniform"},
                                                 {"seed", "18446744073709551615"},
-                                                {"cache_bytes", "0"},
+                                                {"cache_bytes", "1MiB"},
+                                                {"preload", "true"},
                                                 {"fabric", "soft"},
                                                 {"json", "out.json"},
                                                 {"baseline", "true"},
@@ -74,7 +75,8 @@ TEST(Config, ReadsEveryFlag) {
   EXPECT_EQ(config->value_size, 1024u);
   EXPECT_EQ(config->distribution, Distribution::kUniform);
   EXPECT_EQ(config->seed, UINT64_MAX);
-  EXPECT_EQ(config->cache_bytes, 0u);
+  EXPECT_EQ(config->cache_bytes, uint64_t{1} << 20);
+  EXPECT_TRUE(config->preload);
   EXPECT_EQ(config->fabric, "soft");
   EXPECT_EQ(config->json_file, "out.json");
   EXPECT_TRUE(config->baseline);
@@ -167,7 +169,7 @@ TEST(Help, NamesEveryFlag) {
                            "cache_bytes",    "fabric",          "json",         "max_errors",
                            "baseline",       "rounds",          "server_pid",   "redis_server",
                            "memcached",      "timeout_seconds", "tos",          "ack_timeout",
-                           "retry_count",    "rnr_timer"}) {
+                           "retry_count",    "rnr_timer",       "preload"}) {
     EXPECT_THAT(help, HasSubstr(std::string("--") + flag));
   }
 }
