@@ -1,7 +1,5 @@
 #include "verbena/batch.h"
 
-#include <cassert>
-
 namespace verbena {
 
 size_t Batch::AddEntry(Kind kind, std::string_view key, std::string_view value,
@@ -65,7 +63,9 @@ void Batch::Clear() {
 const BatchResult& Batch::result(size_t i) const {
   static const BatchResult& not_yet =
       *new BatchResult{absl::FailedPreconditionError("the batch has not been carried out"), {}, {}};
-  assert(i < entries_.size());
+  static const BatchResult& nothing =
+      *new BatchResult{absl::OutOfRangeError("the batch has no operation of this number"), {}, {}};
+  if (i >= entries_.size()) return nothing;
   return i < results_.size() ? results_[i] : not_yet;
 }
 

@@ -90,6 +90,13 @@ absl::StatusOr<verbena_options> Known(const verbena_options* given) {
   return options;
 }
 
+absl::Status CheckFlag(uint32_t value, const char* name) {
+  if (value <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; it must be 0 or 1"));
+}
+
+}  // namespace
+
 absl::StatusOr<Options> OptionsFrom(const verbena_options* given) {
   VERBENA_ASSIGN_OR_RETURN(const verbena_options from, Known(given));
   Options to;
@@ -98,6 +105,13 @@ absl::StatusOr<Options> OptionsFrom(const verbena_options* given) {
         "verbena_options::fabric is NULL; begin with "
         "verbena_options_init");
   }
+  if (from.tos < -1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("verbena_options::tos is ", from.tos, "; it must be -1 to 255"));
+  }
+  VERBENA_RETURN_IF_ERROR(CheckFlag(from.one_sided_reads, "verbena_options::one_sided_reads"));
+  VERBENA_RETURN_IF_ERROR(CheckFlag(from.preload, "verbena_options::preload"));
+  VERBENA_RETURN_IF_ERROR(CheckFlag(from.reconnect, "verbena_options::reconnect"));
   to.fabric = from.fabric;
   to.connect_timeout = std::chrono::milliseconds(from.connect_timeout_ms);
   to.operation_timeout = std::chrono::milliseconds(from.operation_timeout_ms);
@@ -114,6 +128,8 @@ absl::StatusOr<Options> OptionsFrom(const verbena_options* given) {
   return to;
 }
 
+namespace {
+
 absl::StatusOr<std::unique_ptr<verbena_connection>> Connect(const char* server,
                                                             const verbena_options* options) {
   if (server == nullptr) return absl::InvalidArgumentError("the server's address is NULL");
@@ -125,15 +141,24 @@ absl::StatusOr<std::unique_ptr<verbena_connection>> Connect(const char* server,
   return handle;
 }
 
-// Cut to fit, with a final zero.
-void CopyText(absl::string_view text, char* to, size_t capacity) {
+}  // namespace
+
+void CopyText(std::string_view text, char* to, size_t capacity) noexcept {
   if (to == nullptr || capacity == 0) return;
   const size_t size = std::min(text.size(), capacity - 1);
   std::memcpy(to, text.data(), size);
   to[size] = '\0';
 }
 
-}  // namespace
+void* Duplicate(std::string_view value) noexcept {
+  auto* copy = static_cast<char*>(std::malloc(value.size() + 1));
+  if (copy == nullptr) return nullptr;
+  if (!value.empty()) std::memcpy(copy, value.data(), value.size());
+  copy[value.size()] = '\0';
+  return copy;
+}
+
+CallOptions CallOptionsOf(const verbena_connection& handle) { return {.timeout = handle.timeout}; }
 
 verbena_code CodeOf(const absl::Status& status) { return static_cast<verbena_code>(status.code()); }
 
@@ -189,8 +214,30 @@ absl::StatusOr<Condition> ConditionFrom(const verbena_condition* condition) {
       absl::StrCat("verbena_condition::kind is ", static_cast<int>(condition->kind)));
 }
 
-absl::StatusOr<PutOptions> PutOptionsFrom(const verbena_put_options* options) {
+absl::StatusOr<ChangeOptions> ChangeOptionsFrom(const verbena_connection& handle,
+                                                const verbena_condition* condition) {
+  ChangeOptions converted;
+  converted.timeout = handle.timeout;
+  VERBENA_ASSIGN_OR_RETURN(converted.condition, ConditionFrom(condition));
+  return converted;
+}
+
+absl::StatusOr<ScanRange> RangeFrom(const verbena_scan_range& range) {
+  ScanRange converted;
+  VERBENA_ASSIGN_OR_RETURN(converted.start, BytesFrom(range.start, range.start_size, "start"));
+  VERBENA_ASSIGN_OR_RETURN(converted.prefix, BytesFrom(range.prefix, range.prefix_size, "prefix"));
+  VERBENA_RETURN_IF_ERROR(CheckFlag(range.after, "verbena_scan_range::after"));
+  VERBENA_RETURN_IF_ERROR(CheckFlag(range.keys_only, "verbena_scan_range::keys_only"));
+  converted.after = range.after != 0;
+  converted.keys_only = range.keys_only != 0;
+  VERBENA_RETURN_IF_ERROR(CheckReserved(range.reserved, "verbena_scan_range"));
+  return converted;
+}
+
+absl::StatusOr<PutOptions> PutOptionsFrom(const verbena_connection& handle,
+                                          const verbena_put_options* options) {
   PutOptions converted;
+  converted.timeout = handle.timeout;
   if (options == nullptr) return converted;
   VERBENA_ASSIGN_OR_RETURN(converted.condition, ConditionFrom(&options->condition));
   if (options->ttl_ms != 0) converted.ttl = std::chrono::milliseconds(options->ttl_ms);
@@ -274,25 +321,21 @@ verbena_code verbena_connect(const char* server, const verbena_options* options,
     return VERBENA_INVALID_ARGUMENT;
   }
   *connection = nullptr;
-  try {
-    auto handle = verbena::c_api::Connect(server, options);
-    if (handle.ok()) {
-      *connection = handle->release();
-      return VERBENA_OK;
-    }
-    verbena::c_api::CopyText(handle.status().message(), error, error_size);
-    return verbena::c_api::CodeOf(handle.status());
-  } catch (const std::bad_alloc&) {
-    verbena::c_api::CopyText("out of memory", error, error_size);
-    return VERBENA_RESOURCE_EXHAUSTED;
-  } catch (...) {
-    verbena::c_api::CopyText("unknown exception", error, error_size);
-    return VERBENA_INTERNAL;
-  }
+  return verbena::c_api::Guarded(error, error_size, [&]() -> absl::Status {
+    VERBENA_ASSIGN_OR_RETURN(auto handle, verbena::c_api::Connect(server, options));
+    *connection = handle.release();
+    return absl::OkStatus();
+  });
 }
 
 void verbena_close(verbena_connection* connection) {
   if (connection == nullptr) return;
+  if (connection->owner != nullptr) {
+    verbena::c_api::SetError(*connection,
+                             "verbena_close was called with a connection that a client has lent, "
+                             "and did nothing: give it back with verbena_client_return");
+    return;
+  }
   // The call that runs the callback still uses the handle.
   if (connection->in_callback || connection->scans > 0) {
     verbena::c_api::SetError(*connection,
@@ -316,6 +359,20 @@ int verbena_outcome_unknown(const verbena_connection* connection) {
 
 verbena_code verbena_connection_status(verbena_connection* connection) {
   return Call(connection, Waits::kNo, [](verbena::Connection& of) { return of.status(); });
+}
+
+verbena_code verbena_set_timeout(verbena_connection* connection, int64_t timeout_ms) {
+  return Call(connection, Waits::kNo, [&](verbena::Connection&) -> absl::Status {
+    constexpr int64_t kMost = int64_t{366} * 24 * 3600 * 1000;
+    if (timeout_ms < 0 || timeout_ms > kMost) {
+      return absl::InvalidArgumentError(absl::StrCat("the timeout is ", timeout_ms,
+                                                     " ms; it must be 1 to ", kMost,
+                                                     ", or 0 for none of its own"));
+    }
+    connection->timeout.reset();
+    if (timeout_ms != 0) connection->timeout = std::chrono::milliseconds(timeout_ms);
+    return absl::OkStatus();
+  });
 }
 
 void verbena_free(void* memory) { std::free(memory); }

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,9 +24,11 @@ struct verbena_connection {
   std::string error;  // of the last call that failed
   std::string fabric;
   std::string device;
-  bool outcome_unknown = false;  // of the change that `error` is about
-  bool in_callback = false;      // of an asynchronous operation
-  int scans = 0;                 // that are running, each with a callback that may use the handle
+  bool outcome_unknown = false;                      // of the change that `error` is about
+  std::optional<std::chrono::milliseconds> timeout;  // of verbena_set_timeout
+  const verbena_client* owner = nullptr;             // that has lent it; null: it is the program's
+  bool in_callback = false;                          // of an asynchronous operation
+  int scans = 0;  // that are running, each with a callback that may use the handle
 };
 
 namespace verbena::c_api {
@@ -43,8 +47,49 @@ absl::StatusOr<std::string_view> BytesFrom(const void* bytes, size_t size, const
 absl::Status CheckReserved(std::span<const uint64_t> words, const char* name);
 // InvalidArgument for what this version does not know.
 absl::StatusOr<Condition> ConditionFrom(const verbena_condition* condition);
-absl::StatusOr<PutOptions> PutOptionsFrom(const verbena_put_options* options);
+absl::StatusOr<PutOptions> PutOptionsFrom(const verbena_connection& handle,
+                                          const verbena_put_options* options);
 verbena_change ChangeFrom(const absl::Status& status, const ChangeResult& result);
+
+// With the time that the handle's calls have.
+CallOptions CallOptionsOf(const verbena_connection& handle);
+absl::StatusOr<ChangeOptions> ChangeOptionsFrom(const verbena_connection& handle,
+                                                const verbena_condition* condition);
+absl::StatusOr<ScanRange> RangeFrom(const verbena_scan_range& range);
+// Of the same bytes.
+inline verbena_item ItemFrom(const ScanItem& found) {
+  return {found.key.data(), found.key.size(), found.value.data(), found.value.size(),
+          found.version};
+}
+absl::StatusOr<Options> OptionsFrom(const verbena_options* given);
+// Cut to fit, with a final zero; nothing where there is no room.
+void CopyText(std::string_view text, char* to, size_t capacity) noexcept;
+// An allocated copy of a value, with a zero behind it that does not count; null without memory.
+void* Duplicate(std::string_view value) noexcept;
+// Sets each item's status and what it has to tell.
+void GetItems(verbena_connection& handle, Connection& connection,
+              std::span<verbena_get_item> items);
+// What is told of a value that does not fit.
+void SetTooSmall(verbena_connection& handle, size_t value_size, size_t capacity) noexcept;
+
+// Runs `function()`, which returns a Status, where there is no connection to have its text: that is
+// written to `error`.
+template <typename Function>
+verbena_code Guarded(char* error, size_t error_size, Function function) noexcept {
+  try {
+    const absl::Status status = function();
+    if (!status.ok()) {
+      CopyText({status.message().data(), status.message().size()}, error, error_size);
+    }
+    return CodeOf(status);
+  } catch (const std::bad_alloc&) {
+    CopyText("out of memory", error, error_size);
+    return VERBENA_RESOURCE_EXHAUSTED;
+  } catch (...) {
+    CopyText("an exception that the library does not know", error, error_size);
+    return VERBENA_INTERNAL;
+  }
+}
 
 // Whether a function waits for something, which callbacks must not do.
 enum class Waits : bool { kNo, kYes };
@@ -63,6 +108,7 @@ verbena_code Call(verbena_connection* handle, Waits waits, Function function) no
     SetError(*handle, "out of memory");
     return VERBENA_RESOURCE_EXHAUSTED;
   } catch (...) {
+    SetError(*handle, "a callback has thrown an exception; callbacks must not throw");
     return VERBENA_INTERNAL;
   }
 }
@@ -80,6 +126,40 @@ absl::Status SubmitWhenThereIsRoom(Connection& connection, Submit submit) {
   }
   return status;
 }
+
+// Operations that are waited for together, each with a status in memory of the caller's. Lives
+// until each callback has run.
+class Together {
+ public:
+  Together(verbena_connection& handle, Connection& connection)
+      : handle_(handle), connection_(connection) {}
+
+  // `submit()` gives one to the connection, with a callback that calls Ended.
+  template <typename Submit>
+  void Start(verbena_code& status, Submit submit) {
+    const absl::Status started = SubmitWhenThereIsRoom(connection_, std::move(submit));
+    if (started.ok()) {
+      ++waiting_;
+    } else {
+      status = Record(handle_, started);
+    }
+  }
+  void Ended(verbena_code& status, const absl::Status& outcome) {
+    --waiting_;
+    status = Record(handle_, outcome);
+  }
+  // What has ended well has failed nevertheless.
+  void Fail(verbena_code& status, const absl::Status& why) { status = Record(handle_, why); }
+  void Finish() {
+    while (waiting_ > 0) connection_.Wait(kTurn);
+  }
+  verbena_connection& handle() { return handle_; }
+
+ private:
+  verbena_connection& handle_;
+  Connection& connection_;
+  size_t waiting_ = 0;  // callbacks not yet run
+};
 
 // While one exists, functions that wait are refused.
 class InCallback {

@@ -1,6 +1,8 @@
 // The C API: asynchronous operations.
 #include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "client/src/c_api.h"
 #include "common/base/macros.h"
@@ -27,6 +29,31 @@ GetCallback Calling(verbena_connection* handle, verbena_get_callback callback, v
   };
 }
 
+TtlCallback Calling(verbena_connection* handle, verbena_ttl_callback callback, void* context) {
+  return [handle, callback, context](const absl::Status& status,
+                                     std::optional<std::chrono::milliseconds> ttl) {
+    const InCallback in_callback(*handle);
+    callback(context, Record(*handle, status), ttl.has_value() ? ttl->count() : -1);
+  };
+}
+ScanCallback Calling(verbena_connection* handle, verbena_scan_ended_callback callback,
+                     void* context) {
+  return
+      [handle, callback, context](const absl::Status& status, const std::vector<ScanItem>& found) {
+        const InCallback in_callback(*handle);
+        verbena_code code = Record(*handle, status);
+        std::vector<verbena_item> items;
+        try {
+          items.reserve(found.size());
+          for (const ScanItem& item : found) items.push_back(ItemFrom(item));
+        } catch (const std::bad_alloc&) {
+          SetError(*handle, "out of memory for what the scan has found");
+          code = VERBENA_RESOURCE_EXHAUSTED;
+        }
+        callback(context, code, items.data(), items.size());
+      };
+}
+
 // Submits an operation on a key: `submit(Connection&, key, callback)`.
 template <typename Callback, typename Submit>
 verbena_code SubmitOn(verbena_connection* handle, const void* key, size_t key_size,
@@ -38,14 +65,15 @@ verbena_code SubmitOn(verbena_connection* handle, const void* key, size_t key_si
   });
 }
 
-// Submits a change under a condition: `submit(Connection&, key, callback, condition)`.
+// Submits a change under a condition: `submit(Connection&, key, callback, options)`.
 template <typename Submit>
 verbena_code SubmitUnder(verbena_connection* handle, const void* key, size_t key_size,
                          const verbena_condition* condition, verbena_change_callback callback,
                          void* context, Submit submit) {
   return SubmitOn(handle, key, key_size, callback, context,
                   [&](Connection& to, std::string_view name, ChangeCallback ended) -> absl::Status {
-                    VERBENA_ASSIGN_OR_RETURN(const Condition wanted, ConditionFrom(condition));
+                    VERBENA_ASSIGN_OR_RETURN(const ChangeOptions wanted,
+                                             ChangeOptionsFrom(*handle, condition));
                     return submit(to, name, std::move(ended), wanted);
                   });
 }
@@ -54,11 +82,12 @@ verbena_code SubmitUnder(verbena_connection* handle, const void* key, size_t key
 }  // namespace verbena::c_api
 
 using verbena::ChangeCallback;
-using verbena::Condition;
+using verbena::ChangeOptions;
 using verbena::Connection;
 using verbena::GetCallback;
 using verbena::c_api::BytesFrom;
 using verbena::c_api::Call;
+using verbena::c_api::CallOptionsOf;
 using verbena::c_api::PutOptionsFrom;
 using verbena::c_api::SubmitOn;
 using verbena::c_api::SubmitUnder;
@@ -67,8 +96,9 @@ using verbena::c_api::Waits;
 verbena_code verbena_submit_get(verbena_connection* connection, const void* key, size_t key_size,
                                 verbena_get_callback callback, void* context) {
   return SubmitOn(connection, key, key_size, callback, context,
-                  [](Connection& to, std::string_view name, GetCallback ended) {
-                    return to.SubmitGet(name, std::move(ended));
+                  [&](Connection& to, std::string_view name, GetCallback ended) {
+                    if (!connection->timeout) return to.SubmitGet(name, std::move(ended));
+                    return to.SubmitGet(name, std::move(ended), CallOptionsOf(*connection));
                   });
 }
 
@@ -81,7 +111,7 @@ verbena_code verbena_submit_put(verbena_connection* connection, const void* key,
                     VERBENA_ASSIGN_OR_RETURN(const std::string_view bytes,
                                              BytesFrom(value, value_size, "value"));
                     VERBENA_ASSIGN_OR_RETURN(const verbena::PutOptions put,
-                                             PutOptionsFrom(options));
+                                             PutOptionsFrom(*connection, options));
                     return to.SubmitPut(name, bytes, std::move(ended), put);
                   });
 }
@@ -91,7 +121,7 @@ verbena_code verbena_submit_delete(verbena_connection* connection, const void* k
                                    verbena_change_callback callback, void* context) {
   return SubmitUnder(
       connection, key, key_size, condition, callback, context,
-      [](Connection& to, std::string_view name, ChangeCallback ended, const Condition& wanted) {
+      [](Connection& to, std::string_view name, ChangeCallback ended, const ChangeOptions& wanted) {
         return to.SubmitDelete(name, std::move(ended), wanted);
       });
 }
@@ -99,11 +129,11 @@ verbena_code verbena_submit_delete(verbena_connection* connection, const void* k
 verbena_code verbena_submit_add(verbena_connection* connection, const void* key, size_t key_size,
                                 int64_t summand, const verbena_condition* condition,
                                 verbena_change_callback callback, void* context) {
-  return SubmitUnder(
-      connection, key, key_size, condition, callback, context,
-      [=](Connection& to, std::string_view name, ChangeCallback ended, const Condition& wanted) {
-        return to.SubmitAdd(name, summand, std::move(ended), wanted);
-      });
+  return SubmitUnder(connection, key, key_size, condition, callback, context,
+                     [=](Connection& to, std::string_view name, ChangeCallback ended,
+                         const ChangeOptions& wanted) {
+                       return to.SubmitAdd(name, summand, std::move(ended), wanted);
+                     });
 }
 
 verbena_code verbena_submit_append(verbena_connection* connection, const void* key, size_t key_size,
@@ -112,11 +142,61 @@ verbena_code verbena_submit_append(verbena_connection* connection, const void* k
                                    verbena_change_callback callback, void* context) {
   return SubmitUnder(connection, key, key_size, condition, callback, context,
                      [=](Connection& to, std::string_view name, ChangeCallback ended,
-                         const Condition& wanted) -> absl::Status {
+                         const ChangeOptions& wanted) -> absl::Status {
                        VERBENA_ASSIGN_OR_RETURN(const std::string_view more,
                                                 BytesFrom(suffix, suffix_size, "suffix"));
                        return to.SubmitAppend(name, more, std::move(ended), wanted);
                      });
+}
+
+verbena_code verbena_submit_expire(verbena_connection* connection, const void* key, size_t key_size,
+                                   int64_t ttl_ms, verbena_change_callback callback,
+                                   void* context) {
+  return SubmitOn(connection, key, key_size, callback, context,
+                  [&](Connection& to, std::string_view name, ChangeCallback ended) {
+                    return to.SubmitExpire(name, std::chrono::milliseconds(ttl_ms),
+                                           std::move(ended), CallOptionsOf(*connection));
+                  });
+}
+
+verbena_code verbena_submit_persist(verbena_connection* connection, const void* key,
+                                    size_t key_size, verbena_change_callback callback,
+                                    void* context) {
+  return SubmitOn(connection, key, key_size, callback, context,
+                  [&](Connection& to, std::string_view name, ChangeCallback ended) {
+                    return to.SubmitPersist(name, std::move(ended), CallOptionsOf(*connection));
+                  });
+}
+
+verbena_code verbena_submit_get_and_delete(verbena_connection* connection, const void* key,
+                                           size_t key_size, verbena_get_callback callback,
+                                           void* context) {
+  return SubmitOn(connection, key, key_size, callback, context,
+                  [&](Connection& to, std::string_view name, GetCallback ended) {
+                    return to.SubmitGetAndDelete(name, std::move(ended),
+                                                 CallOptionsOf(*connection));
+                  });
+}
+
+verbena_code verbena_submit_ttl(verbena_connection* connection, const void* key, size_t key_size,
+                                verbena_ttl_callback callback, void* context) {
+  return SubmitOn(connection, key, key_size, callback, context,
+                  [&](Connection& of, std::string_view name, verbena::TtlCallback ended) {
+                    return of.SubmitTtl(name, std::move(ended), CallOptionsOf(*connection));
+                  });
+}
+
+verbena_code verbena_submit_scan(verbena_connection* connection, const verbena_scan_range* range,
+                                 uint64_t limit, verbena_scan_ended_callback callback,
+                                 void* context) {
+  return Call(connection, Waits::kNo, [&](Connection& of) -> absl::Status {
+    if (callback == nullptr) return absl::InvalidArgumentError("the callback is NULL");
+    const verbena_scan_range all{};
+    VERBENA_ASSIGN_OR_RETURN(const verbena::ScanRange wanted,
+                             verbena::c_api::RangeFrom(range == nullptr ? all : *range));
+    return of.SubmitScan(wanted, limit, verbena::c_api::Calling(connection, callback, context),
+                         CallOptionsOf(*connection));
+  });
 }
 
 int verbena_poll(verbena_connection* connection) { return verbena_wait(connection, 0); }

@@ -4,6 +4,8 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/text.h"
+#include "common/softverbs/softverbs.h"
 #include "common/verbs/errors.h"
 #include "verbena/connection.h"
 
@@ -32,6 +34,23 @@ absl::Status WithOutcomeUnknown(const absl::Status& status) {
                                                    "have been made or not"));
   unknown.SetPayload(kOutcome, absl::Cord("unknown"));
   return unknown;
+}
+
+absl::Status ForkedError(std::string_view what, std::string_view fabric) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "this process was forked from the one that made the ", ToAbsl(what),
+      fabric == "soft" || softverbs::UnusableAfterFork()
+          ? ", and cannot use the software device itself: connect in a process that has called "
+            "exec, or that was forked before the device was used"
+          : ": connect in it anew"));
+}
+
+absl::Status CheckSoftAfterFork() {
+  if (!softverbs::UnusableAfterFork()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "this process was forked from one that was using the software device, and cannot use it "
+      "itself: connect in a process that has called exec, or that was forked before the device was "
+      "used");
 }
 
 absl::Status ForUsers(absl::Status status) {

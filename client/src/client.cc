@@ -1,31 +1,23 @@
 #include "verbena/client.h"
 
-#include <atomic>
 #include <iterator>
 #include <mutex>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/src/access.h"
+#include "client/src/causes.h"
 #include "client/src/process_forks.h"
 #include "client/src/shared_cache.h"
+#include "client/src/thread_number.h"
 #include "common/base/macros.h"
 #include "verbena/connection.h"
 
 namespace verbena {
 namespace {
 
-constexpr uint32_t kMaxSlots = 1024;
-
 absl::Status ClosedError() { return absl::FailedPreconditionError("the client was closed"); }
-
-// The calling thread's number; threads that begin one after the other have numbers in a row, so
-// they get different slots.
-size_t ThreadNumber() {
-  static std::atomic<size_t> next{0};
-  static thread_local const size_t number = next.fetch_add(1, std::memory_order_relaxed);
-  return number;
-}
 
 constexpr uint64_t ConnectionStats::*kCounters[] = {
     &ConnectionStats::gets,
@@ -55,6 +47,13 @@ void AddTo(ConnectionStats& sum, const ConnectionStats& stats) {
 
 }  // namespace
 
+absl::Status client::CheckConnections(uint32_t number, const char* name) {
+  constexpr uint32_t kMost = 1024;
+  if (number >= 1 && number <= kMost) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", number, "; it must be 1 to ", kMost));
+}
+
 class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
  public:
   Impl(std::string_view server, const ClientOptions& options)
@@ -66,8 +65,9 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
 
   absl::Status ConnectAll() {
     for (Slot& slot : slots_) {
-      VERBENA_ASSIGN_OR_RETURN(slot.connection, Connection::Connect(server_, options_, cache_));
+      VERBENA_ASSIGN_OR_RETURN(slot.connection, client::Access::Connect(server_, options_, cache_));
     }
+    limits_ = slots_.front().connection->limits();
     return absl::OkStatus();
   }
 
@@ -77,8 +77,7 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
   auto With(Use&& use) -> decltype(use(std::declval<Connection&>())) {
     // Before any lock: another thread may have held it when the process was forked.
     if (forked_) {
-      return absl::FailedPreconditionError(
-          "this process was forked from the one that made the client: connect in it anew");
+      return client::ForkedError("client", options_.fabric);
     }
     auto [slot, lock] = TakeSlot();
     VERBENA_RETURN_IF_ERROR(Revive(*slot));
@@ -97,6 +96,21 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
   uint32_t slots() const { return static_cast<uint32_t>(slots_.size()); }
 
   bool forked() const { return forked_; }
+
+  // Waits for no slot and makes no connection.
+  ServerLimits limits() {
+    if (forked_) return {};
+    for (Slot& slot : slots_) {
+      const std::unique_lock lock(slot.mutex, std::try_to_lock);
+      if (!lock.owns_lock()) continue;
+      if (slot.closed) return {};
+      if (slot.connection == nullptr) continue;
+      const std::lock_guard limits_lock(limits_mutex_);
+      return limits_ = slot.connection->limits();
+    }
+    const std::lock_guard lock(limits_mutex_);
+    return limits_;
+  }
 
   ConnectionStats stats() {
     ConnectionStats sum;
@@ -121,7 +135,7 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
   };
 
   std::pair<Slot*, std::unique_lock<std::mutex>> TakeSlot() {
-    const size_t own = ThreadNumber() % slots_.size();
+    const size_t own = client::ThreadNumber() % slots_.size();
     for (size_t i = 0; i < slots_.size(); ++i) {
       Slot& slot = slots_[(own + i) % slots_.size()];
       std::unique_lock lock(slot.mutex, std::try_to_lock);
@@ -140,7 +154,7 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
     if (slot.closed) return ClosedError();
     if (slot.connection != nullptr && slot.connection->status().ok()) return absl::OkStatus();
     Bury(slot);
-    VERBENA_ASSIGN_OR_RETURN(slot.connection, Connection::Connect(server_, options_, cache_));
+    VERBENA_ASSIGN_OR_RETURN(slot.connection, client::Access::Connect(server_, options_, cache_));
     return absl::OkStatus();
   }
 
@@ -148,16 +162,15 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
   const Options options_;
   const std::shared_ptr<client::SharedCache> cache_;  // of all connections
   std::vector<Slot> slots_;
+  std::mutex limits_mutex_;         // the last one taken
+  ServerLimits limits_;             // as last seen
   bool forked_ = false;             // this is a child of the process that made it
   client::ForkWatch forks_{*this};  // last: see there
 };
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view server,
                                                         const ClientOptions& options) {
-  if (options.slots < 1 || options.slots > kMaxSlots) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("slots is ", options.slots, "; it must be 1 to ", kMaxSlots));
-  }
+  VERBENA_RETURN_IF_ERROR(client::CheckConnections(options.slots, "slots"));
   auto impl = std::make_unique<Impl>(server, options);
   VERBENA_RETURN_IF_ERROR(impl->ConnectAll());
   return std::unique_ptr<Client>(new Client(std::move(impl)));
@@ -244,11 +257,7 @@ absl::Status Client::Execute(Batch& batch) {
 }
 
 uint32_t Client::slots() const { return impl_->slots(); }
-ServerLimits Client::limits() {
-  const absl::StatusOr<ServerLimits> limits = impl_->With(
-      [](Connection& connection) -> absl::StatusOr<ServerLimits> { return connection.limits(); });
-  return limits.ok() ? *limits : ServerLimits();
-}
+ServerLimits Client::limits() { return impl_->limits(); }
 ConnectionStats Client::stats() { return impl_->stats(); }
 
 }  // namespace verbena

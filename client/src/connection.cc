@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "client/src/access.h"
 #include "client/src/causes.h"
 #include "client/src/connection_impl.h"
 
@@ -13,13 +14,14 @@ namespace verbena {
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(std::string_view server,
                                                                 const Options& options) {
-  return Connect(server, options, nullptr);
+  return client::Access::Connect(server, options, nullptr);
 }
 
-absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(
-    std::string_view server, const Options& options, std::shared_ptr<client::SharedCache> cache) {
-  absl::StatusOr<std::unique_ptr<Impl>> impl = Impl::Connect(server, options, std::move(cache));
-  if (!impl.ok()) return client::ForUsers(impl.status());
+absl::StatusOr<std::unique_ptr<Connection>> client::Access::Connect(
+    std::string_view server, const Options& options, std::shared_ptr<SharedCache> cache) {
+  absl::StatusOr<std::unique_ptr<Connection::Impl>> impl =
+      Connection::Impl::Connect(server, options, std::move(cache));
+  if (!impl.ok()) return ForUsers(impl.status());
   return std::unique_ptr<Connection>(new Connection(*std::move(impl)));
 }
 

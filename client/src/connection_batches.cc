@@ -60,6 +60,7 @@ void Connection::Impl::RunTogether(size_t count, Start&& start, Finish&& finish)
 
 absl::Status Connection::Impl::MultiGet(std::span<const std::string_view> keys,
                                         std::vector<GetItem>* results, const CallOptions& options) {
+  if (results == nullptr) return absl::InvalidArgumentError("the place for the results is null");
   results->resize(keys.size());
   absl::Status first;
   RunTogether(

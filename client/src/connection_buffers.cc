@@ -59,6 +59,7 @@ absl::StatusOr<std::shared_ptr<Registration>> Connection::Impl::RegistrationOf(
 absl::Status Connection::Impl::GetInto(std::string_view key, std::span<std::byte> target,
                                        size_t* size, uint64_t* version,
                                        const CallOptions& options) {
+  if (size == nullptr) return absl::InvalidArgumentError("the place for the size is null");
   *size = 0;
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
   VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));

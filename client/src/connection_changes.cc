@@ -49,7 +49,8 @@ absl::StatusOr<wire::OperationHeader> Connection::Impl::RequestFor(wire::OpCode 
       header.expected = condition.version;
       return header;
   }
-  return absl::InvalidArgumentError("no such condition");
+  return absl::InvalidArgumentError(absl::StrCat(
+      "Condition::kind is ", static_cast<int>(condition.kind), ", which is no condition"));
 }
 
 absl::StatusOr<wire::OperationHeader> Connection::Impl::PutRequest(const PutOptions& options) {

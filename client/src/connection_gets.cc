@@ -33,7 +33,9 @@ absl::Status Connection::Impl::CheckRoom() const {
   if (!dead_.ok()) return dead_;
   if (pool_.full()) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("all ", options_.depth, " operations of the depth are in flight"));
+        absl::StrCat("all ", options_.depth,
+                     " operations of Options::depth are in flight: Poll or "
+                     "Wait until one has ended, then submit again"));
   }
   return absl::OkStatus();
 }

@@ -41,6 +41,10 @@
 #include "verbena/connection.h"
 
 namespace verbena {
+namespace client {
+class ConnectionTestPeer;
+class RawReads;
+}  // namespace client
 
 class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   friend class client::RawReads;

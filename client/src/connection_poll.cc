@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/src/causes.h"
 #include "client/src/connection_impl.h"
 #include "client/src/ticks.h"
 #include "common/base/clock.h"
@@ -197,9 +198,9 @@ void Connection::Impl::ScanDeadlines(int64_t now) {
     return;
   }
   // An adapter may still write to the memory of one that is late, so the connection ends with it.
-  Lose(absl::DeadlineExceededError(
-      absl::StrCat("no answer from the server at ", endpoint_->server(), " within ",
-                   allowed / 1'000'000, " ms; the connection is given up")));
+  Lose(absl::DeadlineExceededError(absl::StrCat("no answer from the server at ",
+                                                endpoint_->server(), " within ",
+                                                allowed / 1'000'000, " ms: ", client::kWhyLate)));
   late_ = true;
 }
 
@@ -235,7 +236,7 @@ void Connection::Impl::OnLooked() {
   std::memcpy(&epoch, endpoint_->sink(release_slot())->block.data(), sizeof(epoch));
   if (epoch == context_->shape.epoch) return;
   Lose(absl::UnavailableError(
-      absl::StrCat("the server at ", endpoint_->server(), " has another epoch: it has restarted")));
+      absl::StrCat("the server at ", endpoint_->server(), " has restarted: it has another epoch")));
 }
 
 int64_t Connection::Impl::EarliestDeadline() {
@@ -261,7 +262,7 @@ absl::Status Connection::Impl::StatusFor(const Operation& op) const {
   if (cancelled_) return absl::CancelledError("the connection was closed");
   if (op.late || !absl::IsDeadlineExceeded(dead_)) return dead_;
   return absl::UnavailableError(
-      absl::StrCat("the connection was given up because of another operation: ", dead_.message()));
+      absl::StrCat("the connection ended with another operation's failure: ", dead_.message()));
 }
 
 // Callbacks may give back memory that READs land in, or that the server READs from: so the queue

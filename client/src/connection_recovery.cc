@@ -280,12 +280,16 @@ void Connection::Impl::FailLate() {
 }
 
 absl::Status Connection::Impl::LateStatus(const Operation& op) const {
-  if (absl::IsDeadlineExceeded(loss_) && attempt_failure_.ok()) return loss_;
-  std::string text =
-      absl::StrCat("no answer from the server at ", endpoint_->server(), " within ",
-                   TimeFor(op) / 1'000'000, " ms: the connection was lost (", loss_.message(), ")");
+  std::string text = absl::StrCat("no answer from the server at ", endpoint_->server(), " within ",
+                                  TimeFor(op) / 1'000'000, " ms: ");
+  if (absl::IsDeadlineExceeded(loss_)) {
+    text += client::kWhyLate;
+  } else {
+    absl::StrAppend(&text, "the connection was lost (", loss_.message(), ")");
+  }
   if (!attempt_failure_.ok()) {
-    absl::StrAppend(&text, ", and could not be made again (", attempt_failure_.message(), ")");
+    absl::StrAppend(&text, ", and another connection could not be made (",
+                    attempt_failure_.message(), ")");
   }
   return absl::DeadlineExceededError(text);
 }
@@ -324,8 +328,7 @@ void Connection::Impl::OnForkInChild() {
   forked_ = true;
   up_ = false;
   sync_room_ = 0;
-  dead_ = absl::FailedPreconditionError(
-      "this process was forked from the one that made the connection: connect in it anew");
+  dead_ = client::ForkedError("connection", dialling_.api->fabric());
   registrations_->Abandon();
   reconnector_.Abandon();
 }

@@ -116,6 +116,7 @@ absl::StatusOr<std::shared_ptr<ScanRun>> Connection::Impl::MakeScan(const ScanRa
 
 absl::Status Connection::Impl::Scan(const ScanRange& range, size_t limit,
                                     std::vector<ScanItem>* items, const CallOptions& options) {
+  if (items == nullptr) return absl::InvalidArgumentError("the place for the items is null");
   items->clear();
   if (limit == 0) return absl::OkStatus();
   VERBENA_ASSIGN_OR_RETURN(const std::shared_ptr<ScanRun> run, MakeScan(range, limit, options));

@@ -1,6 +1,7 @@
 // For tests that break a connection under its user.
 #pragma once
 
+#include "client/src/access.h"
 #include "client/src/connection_impl.h"
 #include "common/verbs/queues.h"
 
@@ -9,7 +10,7 @@ namespace verbena::client {
 // Not thread-safe, like the connection.
 class VERBENA_LOCAL ConnectionTestPeer {
  public:
-  explicit ConnectionTestPeer(Connection& connection) : impl_(*connection.impl_) {}
+  explicit ConnectionTestPeer(Connection& connection) : impl_(Access::ImplOf(connection)) {}
 
   // Whether there is a connection at the moment.
   bool up() const { return impl_.lost().ok(); }

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "client/src/causes.h"
 #include "common/base/macros.h"
 #include "common/base/text.h"
 #include "common/softverbs/softverbs.h"
@@ -50,7 +51,10 @@ absl::StatusOr<FabricChoice> ChooseFabric(std::string_view fabric, const NetAddr
                                           std::chrono::milliseconds timeout) {
   if (scoped_fabric != nullptr) return FabricChoice{scoped_fabric, {}};
   if (fabric == "verbs") return FabricChoice{&verbs::RdmaCoreVerbs(), {}};
-  if (fabric == "soft") return FabricChoice{&softverbs::SoftVerbs(), {}};
+  if (fabric == "soft") {
+    VERBENA_RETURN_IF_ERROR(CheckSoftAfterFork());
+    return FabricChoice{&softverbs::SoftVerbs(), {}};
+  }
   if (fabric != "auto") {
     return absl::InvalidArgumentError(
         absl::StrCat("fabric is \"", ToAbsl(fabric), "\"; it must be auto, verbs or soft"));
@@ -58,7 +62,10 @@ absl::StatusOr<FabricChoice> ChooseFabric(std::string_view fabric, const NetAddr
   const absl::Status route = CheckRdmaRoute(address, timeout);
   if (route.ok()) return FabricChoice{&verbs::RdmaCoreVerbs(), {}};
   const std::string why(absl::StripSuffix(route.message(), "."));
-  if (address.IsLocal()) return FabricChoice{&softverbs::SoftVerbs(), why};
+  if (address.IsLocal()) {
+    VERBENA_RETURN_IF_ERROR(CheckSoftAfterFork());
+    return FabricChoice{&softverbs::SoftVerbs(), why};
+  }
   return absl::UnavailableError(
       absl::StrCat("no fabric reaches ", address.ToString(), ": verbs: ", why,
                    "; soft (the software device): ", address.host(),

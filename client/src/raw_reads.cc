@@ -34,7 +34,7 @@ RawReads::RawReads(Connection::Impl& impl, uint32_t depth, uint32_t block_size)
 
 absl::StatusOr<std::unique_ptr<RawReads>> RawReads::Create(Connection& connection, uint32_t depth,
                                                            uint32_t block_size) {
-  Connection::Impl& impl = *connection.impl_;
+  Connection::Impl& impl = Access::ImplOf(connection);
   const uint32_t allowed = std::clamp(depth, 1U, impl.endpoint().read_depth());
   std::unique_ptr<RawReads> reads(new RawReads(impl, allowed, block_size));
   VERBENA_ASSIGN_OR_RETURN(

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/src/access.h"
 #include "client/src/connection_impl.h"
 #include "common/base/shared_memory.h"
 #include "common/verbs/owners.h"

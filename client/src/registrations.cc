@@ -25,7 +25,14 @@ absl::Status Registrations::Make(const Endpoint& endpoint, Registration& registr
 
 absl::StatusOr<std::shared_ptr<Registration>> Registrations::Add(const Endpoint& endpoint,
                                                                  std::span<std::byte> memory) {
-  if (memory.empty()) return absl::InvalidArgumentError("a buffer of 0 bytes");
+  if (memory.empty()) return absl::InvalidArgumentError("a buffer of 0 bytes cannot be registered");
+  const auto begin = reinterpret_cast<uintptr_t>(memory.data());
+  if (begin == 0 || memory.size() > UINTPTR_MAX - begin) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a buffer of ", memory.size(), " bytes at address 0x", absl::Hex(begin),
+                     begin == 0 ? ", which is null, cannot be registered"
+                                : ", beyond the last one, cannot be registered"));
+  }
   const auto next = by_begin_.lower_bound(memory.data() + memory.size());
   if (next != by_begin_.begin()) {
     const std::span<std::byte> other = std::prev(next)->second->memory;

@@ -18,6 +18,7 @@
 #include "common/softverbs/memory_regions.h"
 #include "common/softverbs/queue_pair.h"
 #include "common/softverbs/receive_queue.h"
+#include "common/softverbs/softverbs.h"
 #include "common/softverbs/switches.h"
 
 namespace verbena::softverbs {
@@ -43,8 +44,10 @@ class Device::KickHandler : public EpollHandler {
   Device* device_;
 };
 
+bool UnusableAfterFork() { return g_dead_after_fork.load(std::memory_order_relaxed); }
+
 Device* Device::Get() {
-  if (g_dead_after_fork.load(std::memory_order_relaxed)) {
+  if (UnusableAfterFork()) {
     errno = ENODEV;
     return nullptr;
   }

@@ -13,4 +13,8 @@ namespace verbena::softverbs {
 // create fail with ENODEV.
 verbs::VerbsApi& SoftVerbs();
 
+// Whether this process is the child of a fork by one that was using the device: then it has none.
+// Thread-safe.
+bool UnusableAfterFork();
+
 }  // namespace verbena::softverbs

@@ -1,4 +1,4 @@
-// The C API, by a program in C (c_api_program.c) that runs beside the servers which it needs.
+// The C API, by a program in C (c_api/) that runs beside the servers which it needs.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -43,6 +43,25 @@ TEST(CApiTest, ServerThatDies) {
   const absl::Status connected = (*program)->WaitForOutput("connected");
   ASSERT_TRUE(connected.ok()) << connected;
   (*server)->process().Signal(SIGKILL);
+  const auto exit = (*program)->WaitForExit();
+  ASSERT_TRUE(exit.ok()) << exit.status();
+  EXPECT_TRUE(exit->exited && exit->code == 0) << (*program)->err();
+}
+
+TEST(CApiTest, ClientOfAServerThatDiesAndComesBack) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+  auto program =
+      Process::Start({.program = ProgramPath("c_api_program"), .args = {"dead", address}});
+  ASSERT_TRUE(program.ok()) << program.status();
+  absl::Status said = (*program)->WaitForOutput("connected");
+  ASSERT_TRUE(said.ok()) << said << (*program)->err();
+  (*server)->process().Signal(SIGKILL);
+  said = (*program)->WaitForOutput("gone");
+  ASSERT_TRUE(said.ok()) << said << (*program)->err();
+  server = ServerProcess::Start({"--listen=" + address});
+  ASSERT_TRUE(server.ok()) << server.status();
   const auto exit = (*program)->WaitForExit();
   ASSERT_TRUE(exit.ok()) << exit.status();
   EXPECT_TRUE(exit->exited && exit->code == 0) << (*program)->err();

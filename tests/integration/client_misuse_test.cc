@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,7 +18,9 @@
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/patient_options.h"
 #include "tests/integration/process.h"
+#include "verbena/batch.h"
 #include "verbena/connection.h"
+#include "verbena/verbena.h"
 
 namespace verbena {
 namespace {
@@ -223,6 +228,26 @@ TEST_F(ClientMisuseTest, UseAfterClose) {
   outcomes.push_back(client_->Info().status());
   std::vector<ScanItem> items;
   outcomes.push_back(client_->Scan({}, 1, &items));
+  const std::string_view keys[] = {"key"};
+  const KeyValue puts[] = {{"key", "value"}};
+  std::vector<GetItem> got;
+  std::vector<std::byte> memory(64);
+  Batch batch;
+  batch.Get("key");
+  outcomes.push_back(client_->Add("key", 1).status());
+  outcomes.push_back(client_->Append("key", "more").status());
+  outcomes.push_back(client_->GetAndDelete("key", &value));
+  outcomes.push_back(client_->Expire("key", seconds(1)).status());
+  outcomes.push_back(client_->Persist("key").status());
+  outcomes.push_back(client_->Ttl("key").status());
+  outcomes.push_back(client_->MultiGet(keys, &got));
+  outcomes.push_back(client_->MultiPut(puts));
+  outcomes.push_back(client_->MultiDelete(keys));
+  outcomes.push_back(client_->Execute(batch));
+  outcomes.push_back(batch.result(0).status);
+  outcomes.push_back(client_->RegisterBuffer(memory).status());
+  outcomes.push_back(client_->SubmitTtl("key", {}));
+  outcomes.push_back(client_->SubmitGetAndDelete("key", {}));
   outcomes.push_back(client_->SubmitGet("key", {}));
   outcomes.push_back(client_->SubmitPut("key", "value", {}));
   outcomes.push_back(client_->SubmitScan({}, 1, {}));
@@ -271,6 +296,79 @@ TEST_F(ClientMisuseTest, KeysValuesAndOptionsOutOfRange) {
   EXPECT_TRUE(client_->Get("key", &value).ok());
 }
 
+TEST_F(ClientMisuseTest, PlacesThatAreNull) {
+  std::vector<std::byte> memory(64);
+  auto buffer = client_->RegisterBuffer(memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  const std::string_view keys[] = {"key"};
+  const std::vector<absl::Status> refused = {
+      client_->MultiGet(keys, nullptr),
+      client_->Scan({}, 1, nullptr),
+      client_->GetInto("key", buffer->bytes(), nullptr),
+  };
+  for (const absl::Status& status : refused) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_NE(status.message().find("null"), std::string::npos) << status;
+  }
+  // Where a result may be left out.
+  EXPECT_TRUE(client_->Get("key", nullptr).ok());
+  EXPECT_TRUE(client_->Put("key", "value", {}, nullptr).ok());
+  EXPECT_TRUE(client_->GetAndDelete("key", nullptr).ok());
+  EXPECT_TRUE(absl::IsNotFound(client_->Get("key", nullptr)));
+}
+
+TEST_F(ClientMisuseTest, NothingAtAll) {
+  std::vector<GetItem> got(3);
+  std::vector<absl::StatusOr<ChangeResult>> changes(3, ChangeResult());
+  std::vector<ScanItem> items(3);
+  Batch batch;
+  EXPECT_TRUE(client_->MultiGet({}, &got).ok());
+  EXPECT_TRUE(client_->MultiPut({}, {}, &changes).ok());
+  EXPECT_TRUE(client_->MultiDelete({}, {}, &changes).ok());
+  EXPECT_TRUE(client_->Execute(batch).ok());
+  EXPECT_TRUE(client_->Scan({}, 0, &items).ok());
+  EXPECT_TRUE(got.empty() && changes.empty() && items.empty());
+  EXPECT_TRUE(absl::IsOutOfRange(batch.result(0).status)) << batch.result(0).status;
+  // The results take the number of the keys, whatever they had.
+  const std::string_view keys[] = {"key", "none"};
+  got.resize(7);
+  EXPECT_TRUE(client_->MultiGet(keys, &got).ok());
+  ASSERT_EQ(got.size(), 2u);
+  EXPECT_TRUE(got[0].status.ok() && absl::IsNotFound(got[1].status));
+  EXPECT_TRUE(client_->Put("empty", {}).ok());
+  std::string value = "x";
+  EXPECT_TRUE(client_->Get("empty", &value).ok());
+  EXPECT_EQ(value, "");
+}
+
+TEST_F(ClientMisuseTest, BuffersThatCannotBe) {
+  std::vector<std::byte> memory(256);
+  auto buffer = client_->RegisterBuffer(std::span(memory).first(128));
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  size_t size = 7;
+  const std::vector<absl::Status> outcomes = {
+      client_->RegisterBuffer({}).status(),
+      client_->RegisterBuffer({static_cast<std::byte*>(nullptr), 8}).status(),
+      client_->RegisterBuffer({memory.data() + 128, SIZE_MAX}).status(),
+      client_->RegisterBuffer(std::span(memory).subspan(100)).status(),
+      client_->GetInto("key", std::span(memory).subspan(128), &size),
+      client_->GetInto("key", std::span(memory).subspan(120, 16), &size),
+      client_->GetInto("", std::span(memory).first(8), &size),
+      client_->SubmitGetInto("key", std::span(memory).subspan(128), {}),
+      client_->SubmitGetInto("key", {}, {}),
+  };
+  for (const absl::Status& status : outcomes) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_FALSE(status.message().empty());
+  }
+  EXPECT_EQ(size, 0u);
+  // What was unregistered is like any other memory.
+  buffer->Reset();
+  buffer->Reset();
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->GetInto("key", std::span(memory).first(8), &size)));
+  EXPECT_TRUE(Buffer().bytes().empty());
+}
+
 TEST_F(ClientMisuseTest, CallbacksMayBeEmpty) {
   ASSERT_TRUE(client_->SubmitGet("key", {}).ok());
   ASSERT_TRUE(client_->SubmitPut("key", "value", {}).ok());
@@ -311,6 +409,24 @@ TEST_F(ClientMisuseTest, AConnectionMayGoFromThreadToThread) {
   EXPECT_TRUE(outcome.ok()) << outcome;
   std::string value;
   EXPECT_TRUE(client_->Get("key", &value).ok());
+}
+
+// Not even an exception comes out of the C API, where a callback of C++ has thrown one.
+TEST_F(ClientMisuseTest, AScanOfTheCApiWhoseCallbackThrows) {
+  verbena_connection* connection = nullptr;
+  char error[256] = "";
+  ASSERT_EQ(verbena_connect(server_->address().c_str(), nullptr, &connection, error, sizeof error),
+            VERBENA_OK)
+      << error;
+  const auto throws = [](void*, const verbena_item*) -> int {
+    throw std::runtime_error("thrown in a callback");
+  };
+  EXPECT_EQ(verbena_scan(connection, nullptr, 1, throws, nullptr), VERBENA_INTERNAL);
+  EXPECT_NE(std::string(verbena_error_text(connection)).find("a callback has thrown"),
+            std::string::npos)
+      << verbena_error_text(connection);
+  EXPECT_EQ(verbena_ping(connection), VERBENA_OK);
+  verbena_close(connection);
 }
 
 using ClientMisuseDeathTest = ClientMisuseTest;

@@ -266,6 +266,15 @@ TEST_F(Restart, AForkedChildLeavesTheConnectionAlone) {
       const bool says = status.message().find("forked") != absl::string_view::npos;
       if (!absl::IsFailedPrecondition(status) || !says) code = 1;
     }
+    // Over the software device not even a new one can be made, and that is said.
+    if (testing::FabricName() == "soft") {
+      const absl::Status anew = Connection::Connect(address_, PatientOptions()).status();
+      for (const absl::Status& status : {anew, connection.status(), (*client)->Ping()}) {
+        const bool says = status.message().find("software device") != absl::string_view::npos &&
+                          status.message().find("exec") != absl::string_view::npos;
+        if (!absl::IsFailedPrecondition(status) || !says) code = 4;
+      }
+    }
     if (connection.Poll() != 0 || connection.PollAndArm() != 0) code = 2;
     // What is in flight is the parent's: nobody waits for it here.
     if (connection.Wait(std::chrono::hours(1)) != 0) code = 3;

@@ -140,6 +140,29 @@ TEST_F(ClientThreadsTest, CloseWhileOthersUseIt) {
   EXPECT_GT(client->stats().gets, 0u);  // what was counted stays
 }
 
+// While the only slot is taken by a call that waits for a server which does not answer.
+TEST_F(ClientThreadsTest, LimitsAreToldWithoutWaiting) {
+  auto client = Connect(1);
+  ASSERT_NE(client, nullptr);
+  const uint32_t most = client->limits().max_key_size;
+  EXPECT_GT(most, 0u);
+  ASSERT_TRUE(server_->process().Freeze().ok());
+  std::atomic<bool> begun{false};
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    begun = true;
+    EXPECT_TRUE(client->Put("key", "value").ok());
+    done = true;
+  });
+  while (!begun) std::this_thread::yield();
+  // The first of them may come before the call has its slot.
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(client->limits().max_key_size, most);
+  EXPECT_FALSE(done);
+  server_->process().Signal(SIGCONT);
+  other.join();
+  EXPECT_TRUE(done);
+}
+
 TEST_F(ClientThreadsTest, BadOptions) {
   EXPECT_TRUE(absl::IsInvalidArgument(Client::Connect(server_->address(), {{}, 0}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(Client::Connect(server_->address(), {{}, 1025}).status()));

@@ -1,5 +1,6 @@
 /// \file
 /// Several operations at once: see Connection::MultiGet, MultiPut, MultiDelete and Execute.
+#include "verbena/cxx20.h"  // ahead of all else
 #pragma once
 
 #include <chrono>
@@ -18,8 +19,8 @@ namespace verbena {
 
 /// What MultiPut puts. The views are borrowed until it returns.
 struct KeyValue {
-  std::string_view key;
-  std::string_view value;
+  std::string_view key;    ///< any bytes
+  std::string_view value;  ///< any bytes
 };
 
 /// What MultiGet found of one key.
@@ -48,6 +49,10 @@ struct BatchResult {
 /// copied. The operations are checked when they are carried out. Not thread-safe.
 class VERBENA_EXPORT Batch {
  public:
+  /// \name What is to be carried out
+  /// @{
+
+  /// As the call of Connection of this name; returns the operation's number.
   size_t Get(std::string_view key, const CallOptions& options = {});
   size_t Put(std::string_view key, std::string_view value, const PutOptions& options = {});
   size_t Delete(std::string_view key, const ChangeOptions& options = {});
@@ -57,14 +62,18 @@ class VERBENA_EXPORT Batch {
   size_t Expire(std::string_view key, std::chrono::milliseconds ttl,
                 const CallOptions& options = {});
   size_t Persist(std::string_view key, const CallOptions& options = {});
+  /// @}
 
+  /// Operations.
   size_t size() const { return entries_.size(); }
+  /// Whether there are none.
   bool empty() const { return entries_.empty(); }
   /// Forgets all operations and results; keeps the memory.
   void Clear();
 
-  /// Of operation `i`, below size(); valid until the batch is changed or carried out again. Before
-  /// Execute, and of operations that were added after it: FailedPrecondition.
+  /// Of operation `i`; valid until the batch is changed or carried out again. Before Execute, and
+  /// of operations that were added after it: FailedPrecondition; OutOfRange if there is no such
+  /// one.
   const BatchResult& result(size_t i) const;
 
  private:

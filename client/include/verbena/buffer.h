@@ -1,5 +1,6 @@
 /// \file
 /// Memory of the application's that a connection reads into and writes from without copies.
+#include "verbena/cxx20.h"  // ahead of all else
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,9 @@ class VERBENA_EXPORT Buffer {
  public:
   /// Of no memory.
   Buffer() = default;
+  /// `other` stands for no memory then.
   Buffer(Buffer&& other) noexcept = default;
+  /// Resets this one before.
   Buffer& operator=(Buffer&& other) noexcept {
     if (this != &other) {
       Reset();

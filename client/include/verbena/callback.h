@@ -1,5 +1,6 @@
 /// \file
 /// A move-only function object that never allocates: what a completion calls.
+#include "verbena/cxx20.h"  // ahead of all else
 #pragma once
 
 #include <cassert>
@@ -25,6 +26,7 @@ class Callback<void(Args...)> {
 
   /// Empty: false as a condition, and not to be called (asserted).
   Callback() = default;
+  /// Of a lambda, or whatever can be called so.
   template <typename F>
   requires(!std::is_same_v<std::decay_t<F>, Callback> && std::is_invocable_v<F&, Args...>)
       Callback(F&& function) {  // NOLINT(google-explicit-constructor): a lambda is a callback
@@ -44,7 +46,9 @@ class Callback<void(Args...)> {
       };
     }
   }
+  /// `other` is empty then.
   Callback(Callback&& other) noexcept { Take(other); }
+  /// Resets this one before.
   Callback& operator=(Callback&& other) noexcept {
     if (this != &other) {
       Reset();
@@ -61,7 +65,9 @@ class Callback<void(Args...)> {
     manage_ = nullptr;
   }
 
+  /// Whether it holds something.
   explicit operator bool() const { return call_ != nullptr; }
+  /// Calls what it holds.
   void operator()(Args... args) noexcept {
     assert(call_ != nullptr);
     call_(storage_, std::forward<Args>(args)...);

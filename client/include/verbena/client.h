@@ -14,6 +14,7 @@
 /// **Threads**: everything here may be called by any thread at any time, except the destructor:
 /// no call may be under way then. For asynchronous calls, callbacks and event loops make a
 /// Connection for each thread.
+#include "verbena/cxx20.h"  // ahead of all else
 #pragma once
 
 #include <chrono>
@@ -60,6 +61,10 @@ class VERBENA_EXPORT Client {
   /// Waits for calls that are under way, then disconnects. Calls that begin later fail.
   void Close();
 
+  /// \name Calls, as those of Connection
+  /// @{
+
+  /// As Connection's.
   absl::Status Get(std::string_view key, std::string* value, uint64_t* version = nullptr,
                    const CallOptions& options = {});
   absl::StatusOr<ChangeResult> Put(std::string_view key, std::string_view value,
@@ -103,11 +108,14 @@ class VERBENA_EXPORT Client {
                         std::vector<absl::StatusOr<ChangeResult>>* results = nullptr);
   absl::Status MultiDelete(std::span<const std::string_view> keys, const CallOptions& options = {},
                            std::vector<absl::StatusOr<ChangeResult>>* results = nullptr);
-  /// The batch belongs to one thread.
+  /// As Connection's. The batch belongs to one thread.
   absl::Status Execute(Batch& batch);
+  /// @}
 
+  /// As ClientOptions::slots.
   uint32_t slots() const;
-  /// Limits that the server named; 0 after Close.
+  /// Limits that the server named when a connection was last made; 0 after Close. Never waits, also
+  /// while connections are made anew.
   ServerLimits limits();
   /// The sums of the counters of all connections that there are and were.
   ConnectionStats stats();

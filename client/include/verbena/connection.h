@@ -70,6 +70,7 @@
 /// **Threads**: one at a time; builds with assertions notice two at once and end the process with a
 /// message. Different connections are independent, also in one process. For many threads see
 /// client.h.
+#include "verbena/cxx20.h"  // ahead of all else
 #pragma once
 
 #include <chrono>
@@ -93,7 +94,9 @@
 
 namespace verbena {
 
+/// What a GET ends with.
 using GetCallback = Callback<void(const absl::Status&, const GetResult&)>;
+/// What a change ends with; with an error the result tells what is there instead.
 using ChangeCallback = Callback<void(const absl::Status&, const ChangeResult&)>;
 /// How long the key stays still, rounded up; nullopt: for ever, or an error.
 using TtlCallback = Callback<void(const absl::Status&, std::optional<std::chrono::milliseconds>)>;
@@ -105,9 +108,7 @@ using ScanCallback = Callback<void(const absl::Status&, std::vector<ScanItem>)>;
 VERBENA_EXPORT bool OutcomeUnknown(const absl::Status& status);
 
 namespace client {
-class RawReads;
-class ConnectionTestPeer;
-class SharedCache;
+class Access;
 }  // namespace client
 
 /// A connection; see the top of this file for callbacks, errors and threads, which hold for all of
@@ -132,8 +133,9 @@ class VERBENA_EXPORT Connection {
   /// \name Synchronous operations
   /// @{
 
-  /// Replaces `*value`; leaves it unspecified on errors.
+  /// Replaces `*value`; leaves it unspecified on errors. Null: the value is not wanted.
   absl::Status Get(std::string_view key, std::string* value, uint64_t* version = nullptr);
+  /// The same, with a time of its own.
   absl::Status Get(std::string_view key, std::string* value, uint64_t* version,
                    const CallOptions& options);
   /// Puts a value, in place of the one that the key has. Where a condition does not hold nothing
@@ -262,6 +264,8 @@ class VERBENA_EXPORT Connection {
   /// nothing was submitted and the callback is not called; ResourceExhausted if Options::depth
   /// operations are in flight. Nothing leaves before the next Poll, PollAndArm or Wait.
   /// @{
+
+  /// As the synchronous operation of this name.
   absl::Status SubmitGet(std::string_view key, GetCallback callback);
   absl::Status SubmitGet(std::string_view key, GetCallback callback, const CallOptions& options);
   absl::Status SubmitPut(std::string_view key, std::string_view value, ChangeCallback callback,
@@ -327,13 +331,11 @@ class VERBENA_EXPORT Connection {
   /// Brought up to date by this call.
   const ConnectionStats& stats() const;
 
- private:
-  friend class Client;            // its connections share a cache
-  friend class client::RawReads;  // measures the fabric alone, on this connection's queue pair
-  friend class client::ConnectionTestPeer;
+  /// The library's own.
   class VERBENA_LOCAL Impl;
-  static absl::StatusOr<std::unique_ptr<Connection>> Connect(
-      std::string_view server, const Options& options, std::shared_ptr<client::SharedCache> cache);
+
+ private:
+  friend class client::Access;  // the library's own
   explicit Connection(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

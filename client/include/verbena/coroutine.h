@@ -15,6 +15,7 @@
 /// number may be under way at once; those beyond Options::depth get ResourceExhausted.
 ///
 /// **Threads**: as the connection, one at a time.
+#include "verbena/cxx20.h"  // ahead of all else
 #pragma once
 
 #include <chrono>
@@ -38,8 +39,8 @@ namespace verbena {
 
 /// What a GET found.
 struct Value {
-  std::string bytes;
-  uint64_t version = 0;
+  std::string bytes;     ///< the value
+  uint64_t version = 0;  ///< as GetResult::version
 };
 
 /// What a coroutine that co_awaits this library's operations may return. It begins when it is
@@ -196,7 +197,9 @@ class SubmitAwaiter : public Awaiter<T> {
 template <typename T, typename Submit>
 class [[nodiscard]] AsyncOperation {
  public:
+  /// By AsyncClient.
   explicit AsyncOperation(Submit submit) : submit_(std::move(submit)) {}
+  /// To be awaited once.
   auto operator co_await() && {
     return coroutine_internal::SubmitAwaiter<T, Submit>(std::move(submit_));
   }
@@ -209,8 +212,13 @@ class [[nodiscard]] AsyncOperation {
 /// of Connection of the same name.
 class AsyncClient {
  public:
+  /// The connection must outlive what is awaited.
   explicit AsyncClient(Connection& connection) : connection_(&connection) {}
 
+  /// \name Operations
+  /// @{
+
+  /// As Connection's of the same name.
   auto Get(std::string_view key, CallOptions options = {}) const {
     return Make<Value>([c = connection_, key, options](auto callback) {
       return c->SubmitGet(key, std::move(callback), options);
@@ -263,6 +271,7 @@ class AsyncClient {
       return c->SubmitScan(range, limit, std::move(callback), options);
     });
   }
+  /// @}
 
  private:
   template <typename T, typename Submit>
@@ -276,9 +285,12 @@ class AsyncClient {
 template <typename T>
 class [[nodiscard]] Task {
  public:
+  /// As the language wants it.
   using promise_type = coroutine_internal::Promise<T>;
 
+  /// `other` stands for no coroutine then.
   Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  /// Destroys the coroutine that this stood for.
   Task& operator=(Task&& other) noexcept {
     if (this != &other) {
       if (handle_) handle_.destroy();
@@ -286,6 +298,7 @@ class [[nodiscard]] Task {
     }
     return *this;
   }
+  /// Destroys the coroutine.
   ~Task() {
     if (handle_) handle_.destroy();
   }

@@ -1,5 +1,6 @@
 /// \file
 /// How a client connects and behaves.
+#include "verbena/cxx20.h"  // ahead of all else
 #pragma once
 
 #include <chrono>

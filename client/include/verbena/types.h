@@ -1,6 +1,7 @@
 /// \file
 /// What goes into a call and what comes out of it. Plain values: copy them freely; views in them
 /// are borrowed as each one says.
+#include "verbena/cxx20.h"  // ahead of all else
 #pragma once
 
 #include <chrono>
@@ -21,6 +22,7 @@ struct PutOptions;
 /// A condition may stand wherever a call takes ChangeOptions or PutOptions:
 /// `Put(key, value, Condition::IfAbsent())`.
 struct Condition {
+  /// What is asked for.
   enum class Kind : uint8_t { kNone, kIfAbsent, kIfPresent, kIfVersion };
 
   /// The key must not be there, else AlreadyExists. For Put only.
@@ -31,11 +33,13 @@ struct Condition {
   /// if it is not there at all).
   static constexpr Condition IfVersion(uint64_t version) { return {Kind::kIfVersion, version}; }
 
+  /// A condition stands for options with nothing else.
   constexpr operator ChangeOptions() const;  // NOLINT(google-explicit-constructor): see above
-  constexpr operator PutOptions() const;     // NOLINT(google-explicit-constructor): see above
+  /// The same.
+  constexpr operator PutOptions() const;  // NOLINT(google-explicit-constructor): see above
 
-  Kind kind = Kind::kNone;
-  uint64_t version = 0;  ///< of kIfVersion
+  Kind kind = Kind::kNone;  ///< best set by the functions above
+  uint64_t version = 0;     ///< of kIfVersion
 };
 
 /// How one call behaves.
@@ -48,14 +52,14 @@ struct CallOptions {
 
 /// How one change behaves.
 struct ChangeOptions {
-  Condition condition = {};
+  Condition condition = {};  ///< none: whatever is there
   /// As CallOptions::timeout.
   std::optional<std::chrono::milliseconds> timeout = {};
 };
 
 /// How one Put behaves.
 struct PutOptions {
-  Condition condition = {};
+  Condition condition = {};  ///< none: whatever is there
   /// How long the key stays, 1 ms to 100 years (else InvalidArgument), counted from when the server
   /// makes the change; it goes at most the server's --expiry_tick later. Not set: for ever, also
   /// where the key had a time.
@@ -94,9 +98,9 @@ struct ScanRange {
 
 /// A key that a scan has found.
 struct ScanItem {
-  std::string key;
-  std::string value;
-  uint64_t version = 0;
+  std::string key;       ///< any bytes
+  std::string value;     ///< empty with ScanRange::keys_only
+  uint64_t version = 0;  ///< 0 with ScanRange::keys_only
 };
 
 /// Limits that the server named when the connection was made.

@@ -1,0 +1,148 @@
+/* Servers without memory, without an index, that die, freeze, or are not there. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/integration/c_api/program.h"
+
+void test_full(const char* server) {
+  verbena_connection* c = connect_to(server);
+  const size_t size = (size_t)1 << 20;
+  char* value = calloc(1, size);
+  verbena_code status = VERBENA_OK;
+  int i;
+  for (i = 0; i < 1000 && status == VERBENA_OK; ++i) {
+    char key[32];
+    snprintf(key, sizeof key, "fill/%d", i);
+    status = verbena_put(c, TEXT(key), value, size, NULL, NULL);
+  }
+  EXPECT(VERBENA_RESOURCE_EXHAUSTED, status);
+  CHECK(strlen(verbena_error_text(c)) > 0);
+  EXPECT(VERBENA_OK, verbena_connection_status(c));
+  free(value);
+  verbena_close(c);
+}
+
+void test_unordered(const char* server) {
+  verbena_connection* c = connect_to(server);
+  struct scanned scanned = {NULL, 0, 1, 0, 0};
+  EXPECT(VERBENA_UNIMPLEMENTED, verbena_scan(c, NULL, 0, on_scanned, &scanned));
+  verbena_close(c);
+}
+
+void test_gone(const char* server) {
+  verbena_connection* c = NULL;
+  verbena_options options;
+  char error[256] = "";
+  verbena_get_item get = {0};
+  verbena_put_item put = {0};
+  verbena_code status;
+  char byte;
+  verbena_options_init(&options, sizeof options);
+  options.operation_timeout_ms = 2000;
+  EXPECT(VERBENA_OK, verbena_connect(server, &options, &c, error, sizeof error));
+  get.key = put.key = "key";
+  get.key_size = put.key_size = 3;
+  get.buffer = &byte;
+  get.capacity = 1;
+  printf("connected\n");
+  fflush(stdout);
+  do {
+    status = verbena_ping(c);
+  } while (status == VERBENA_OK);
+  CHECK(status == VERBENA_UNAVAILABLE || status == VERBENA_DEADLINE_EXCEEDED);
+  EXPECT(VERBENA_OK, verbena_connection_status(c)); /* it would go on with a server */
+  EXPECT(status, verbena_get(c, TEXT("key"), &byte, 1, NULL, NULL));
+  EXPECT(VERBENA_OK, verbena_multi_get(c, &get, 1));
+  EXPECT(VERBENA_OK, verbena_multi_put(c, &put, 1));
+  CHECK(get.status == status && put.status == status);
+  CHECK(strlen(verbena_error_text(c)) > 0);
+  verbena_close(c);
+}
+
+struct late {
+  verbena_connection* connection;
+  verbena_code status;
+  int unknown;
+};
+
+static void on_late(void* context, verbena_code status, const verbena_change* change) {
+  struct late* late = context;
+  late->status = status;
+  late->unknown = (int)change->outcome_unknown;
+  CHECK(status == VERBENA_OK || verbena_outcome_unknown(late->connection) == late->unknown);
+}
+
+/* A server that does not answer, and then does. `once` is not made again. */
+void test_frozen(const char* server) {
+  verbena_connection* c = NULL;
+  verbena_connection* once = NULL;
+  verbena_options options;
+  char error[256] = "";
+  verbena_change change;
+  verbena_statistics statistics;
+  struct late late = {NULL, VERBENA_OK, 0};
+  verbena_code status;
+  char byte;
+  int i;
+  verbena_options_init(&options, sizeof options);
+  options.operation_timeout_ms = 500;
+  EXPECT(VERBENA_OK, verbena_connect(server, &options, &c, error, sizeof error));
+  options.reconnect = 0;
+  EXPECT(VERBENA_OK, verbena_connect(server, &options, &once, error, sizeof error));
+  if (failures != 0) return;
+  printf("connected\n");
+  fflush(stdout);
+
+  do {
+    status = verbena_add(c, TEXT("late"), 1, NULL, &change);
+    CHECK(status != VERBENA_OK || change.outcome_unknown == 0);
+  } while (status == VERBENA_OK);
+  EXPECT(VERBENA_DEADLINE_EXCEEDED, status);
+  CHECK(change.outcome_unknown == 1 && change.version == 0);
+  CHECK(verbena_outcome_unknown(c) == 1 && text_has(c, "outcome is unknown"));
+  /* What changes nothing leaves nothing open, nor does a change that was never sent. */
+  EXPECT(VERBENA_DEADLINE_EXCEEDED, verbena_get(c, TEXT("late"), &byte, 1, NULL, NULL));
+  CHECK(verbena_outcome_unknown(c) == 0);
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_add(c, "", 0, 1, NULL, &change));
+  CHECK(verbena_outcome_unknown(c) == 0 && change.outcome_unknown == 0);
+
+  /* A time of its own, shorter than the connection's. */
+  EXPECT(VERBENA_OK, verbena_set_timeout(c, 40));
+  EXPECT(VERBENA_DEADLINE_EXCEEDED, verbena_add(c, TEXT("late"), 1, NULL, &change));
+  CHECK(text_has(c, "within 40 ms"));
+  EXPECT(VERBENA_DEADLINE_EXCEEDED, verbena_get(c, TEXT("late"), &byte, 1, NULL, NULL));
+  CHECK(text_has(c, "within 40 ms"));
+  EXPECT(VERBENA_OK, verbena_set_timeout(c, 0));
+
+  late.connection = once;
+  do {
+    EXPECT(VERBENA_OK, verbena_submit_add(once, TEXT("late"), 1, NULL, on_late, &late));
+    if (failures != 0) return;
+    EXPECT(VERBENA_OK, verbena_drain(once));
+  } while (late.status == VERBENA_OK);
+  CHECK(late.status == VERBENA_DEADLINE_EXCEEDED && late.unknown == 1);
+  CHECK(verbena_connection_status(once) != VERBENA_OK);
+
+  printf("late\n");
+  fflush(stdout);
+  for (i = 0; i < 120; ++i) {
+    status = verbena_ping(c);
+    if (status == VERBENA_OK) break;
+  }
+  EXPECT(VERBENA_OK, status);
+  EXPECT(VERBENA_OK, verbena_add(c, TEXT("late"), 1, NULL, &change));
+  EXPECT(VERBENA_OK, verbena_get_statistics(c, &statistics, sizeof statistics));
+  CHECK(statistics.reconnects >= 1);
+  CHECK(verbena_ping(once) != VERBENA_OK);
+  EXPECT(VERBENA_OK, verbena_get_statistics(once, &statistics, sizeof statistics));
+  CHECK(statistics.reconnects == 0);
+  verbena_close(c);
+  verbena_close(once);
+}
+
+void test_absent(const char* server) {
+  verbena_connection* c = NULL;
+  char error[256] = "";
+  EXPECT(VERBENA_UNAVAILABLE, verbena_connect(server, NULL, &c, error, sizeof error));
+  CHECK(c == NULL && strlen(error) > 0);
+}

@@ -1,0 +1,244 @@
+/* Asynchronous operations, and the end of a connection. */
+#include <poll.h>
+
+#include "tests/integration/c_api/program.h"
+
+struct ended {
+  verbena_connection* connection;
+  int gets;
+  int changes;
+  int errors;
+  int refused;
+  int more;
+};
+
+static void on_change(void* context, verbena_code status, const verbena_change* change) {
+  struct ended* ended = context;
+  ++ended->changes;
+  if (status != VERBENA_OK) ++ended->errors;
+  if (status == VERBENA_OK && change->version == 0) ++failures;
+}
+
+static void on_get(void* context, verbena_code status, const void* value, size_t size,
+                   uint64_t version) {
+  struct ended* ended = context;
+  verbena_connection* const c = ended->connection;
+  char byte;
+  ++ended->gets;
+  if (status != VERBENA_OK) {
+    ++ended->errors;
+    CHECK(value == NULL && size == 0 && version == 0);
+  } else {
+    CHECK(size == 6 && memcmp(value, "abcdef", 6) == 0 && version != 0);
+  }
+  if (ended->more == 0) return;
+  --ended->more;
+  /* What waits is refused within a callback; what submits is not. */
+  EXPECT(VERBENA_FAILED_PRECONDITION, verbena_get(c, TEXT("k"), &byte, 1, NULL, NULL));
+  EXPECT(VERBENA_FAILED_PRECONDITION, verbena_drain(c));
+  CHECK(verbena_poll(c) == -1 && verbena_poll_and_arm(c) == -1);
+  ++ended->refused;
+  EXPECT(VERBENA_OK, verbena_submit_get(c, TEXT("async"), on_get, ended));
+}
+
+void test_submissions(verbena_connection* c) {
+  const verbena_condition present = {VERBENA_IF_PRESENT, 0, {0}};
+  const verbena_condition unknown = {(verbena_condition_kind)9, 0, {0}};
+  struct ended ended = {NULL, 0, 0, 0, 0, 0};
+  int called = 0;
+  verbena_code status;
+  int submitted = 0;
+
+  ended.connection = c;
+  EXPECT(VERBENA_OK, verbena_submit_put(c, TEXT("async"), TEXT("abc"), NULL, on_change, &ended));
+  CHECK(verbena_in_flight(c) == 1);
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(verbena_in_flight(c) == 0 && ended.changes == 1);
+  CHECK(verbena_wait(c, 1000000) == 0);
+  EXPECT(VERBENA_OK,
+         verbena_submit_append(c, TEXT("async"), TEXT("def"), &present, on_change, &ended));
+  while (verbena_in_flight(c) > 0) called += verbena_poll(c);
+  CHECK(called == 1 && ended.changes == 2);
+  EXPECT(VERBENA_OK, verbena_submit_add(c, TEXT("async/n"), 5, NULL, on_change, &ended));
+  EXPECT(VERBENA_OK, verbena_submit_delete(c, TEXT("nothing"), NULL, on_change, &ended));
+  EXPECT(VERBENA_OK, verbena_submit_get(c, TEXT("nothing"), on_get, &ended));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(ended.changes == 4 && ended.gets == 1 && ended.errors == 2);
+
+  ended.more = 3;
+  EXPECT(VERBENA_OK, verbena_submit_get(c, TEXT("async"), on_get, &ended));
+  while (verbena_in_flight(c) > 0) CHECK(verbena_wait(c, INT64_MAX) >= 1);
+  CHECK(ended.gets == 5 && ended.refused == 3 && ended.errors == 2);
+
+  while ((status = verbena_submit_get(c, TEXT("async"), on_get, &ended)) == VERBENA_OK) ++submitted;
+  EXPECT(VERBENA_RESOURCE_EXHAUSTED, status);
+  CHECK(submitted == 64 && text_has(c, "64"));
+  /* Room is made for a call that waits. */
+  EXPECT(VERBENA_OK, verbena_put(c, TEXT("async"), TEXT("abcdef"), NULL, NULL));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(ended.gets == 5 + submitted);
+
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_submit_get(c, TEXT("k"), NULL, NULL));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_submit_get(c, NULL, 1, on_get, &ended));
+  EXPECT(VERBENA_INVALID_ARGUMENT,
+         verbena_submit_put(c, TEXT("k"), NULL, 1, NULL, on_change, &ended));
+  EXPECT(VERBENA_INVALID_ARGUMENT,
+         verbena_submit_delete(c, TEXT("k"), &unknown, on_change, &ended));
+  EXPECT(VERBENA_INVALID_ARGUMENT,
+         verbena_submit_add(c, TEXT("k"), 1, &unknown, on_change, &ended));
+  EXPECT(VERBENA_INVALID_ARGUMENT,
+         verbena_submit_append(c, TEXT("k"), NULL, 1, NULL, on_change, &ended));
+  EXPECT(VERBENA_INVALID_ARGUMENT,
+         verbena_submit_append(c, TEXT("k"), TEXT("v"), &unknown, on_change, &ended));
+}
+
+void test_event_fd(verbena_connection* c) {
+  struct ended ended = {NULL, 0, 0, 0, 0, 0};
+  struct pollfd wait = {-1, POLLIN, 0};
+  ended.connection = c;
+  wait.fd = verbena_event_fd(c);
+  CHECK(wait.fd >= 0);
+  EXPECT(VERBENA_OK, verbena_submit_get(c, TEXT("async"), on_get, &ended));
+  while (ended.gets == 0) {
+    CHECK(verbena_poll_and_arm(c) >= 0);
+    if (ended.gets == 0) CHECK(poll(&wait, 1, 60000) == 1);
+    if (failures != 0) return;
+  }
+  CHECK(ended.errors == 0 && verbena_in_flight(c) == 0);
+}
+
+struct closing {
+  verbena_connection* connection;
+  int cancelled;
+  int unknown;
+};
+
+/* During verbena_close: the connection is still one that can be asked, and refuses. */
+static void on_cancelled(void* context, verbena_code status, const verbena_change* change) {
+  struct closing* closing = context;
+  verbena_connection* const c = closing->connection;
+  verbena_statistics statistics;
+  verbena_code refused;
+  if (status == VERBENA_CANCELLED) ++closing->cancelled;
+  if (change->outcome_unknown != 0) ++closing->unknown;
+  refused = verbena_submit_add(c, TEXT("closing"), 1, NULL, on_cancelled, closing);
+  CHECK(refused == VERBENA_CANCELLED || refused == VERBENA_FAILED_PRECONDITION);
+  EXPECT(VERBENA_FAILED_PRECONDITION, verbena_ping(c));
+  EXPECT(VERBENA_OK, verbena_get_statistics(c, &statistics, sizeof statistics));
+  CHECK(verbena_connection_status(c) != VERBENA_OK && verbena_server_epoch(c) != 0);
+  CHECK(verbena_in_flight(c) <= 2 && verbena_event_fd(c) >= 0);
+  verbena_close(c);
+  CHECK(text_has(c, "callback"));
+}
+
+static void on_get_that_closes(void* context, verbena_code status, const void* value, size_t size,
+                               uint64_t version) {
+  (void)value;
+  (void)size;
+  (void)version;
+  CHECK(status == VERBENA_OK);
+  verbena_close(context);
+  CHECK(strstr(verbena_error_text(context), "callback") != NULL);
+}
+
+static int on_scanned_that_closes(void* context, const verbena_item* item) {
+  verbena_connection* const c = context;
+  CHECK(item->key_size > 0);
+  /* A callback that runs meanwhile makes no difference. */
+  EXPECT(VERBENA_OK, verbena_submit_get(c, TEXT("async"), on_get_that_closes, c));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  EXPECT(VERBENA_NOT_FOUND, verbena_delete(c, TEXT("nothing"), NULL, NULL));
+  verbena_close(c);
+  CHECK(text_has(c, "callback"));
+  return 1;
+}
+
+/* Closes the connection. */
+void test_close(verbena_connection* c) {
+  struct closing closing = {NULL, 0, 0};
+  closing.connection = c;
+  EXPECT(VERBENA_OK, verbena_submit_get(c, TEXT("async"), on_get_that_closes, c));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  EXPECT(VERBENA_OK, verbena_scan(c, NULL, 1, on_scanned_that_closes, c));
+  EXPECT(VERBENA_OK, verbena_ping(c));
+
+  EXPECT(VERBENA_OK, verbena_submit_add(c, TEXT("closing"), 1, NULL, on_cancelled, &closing));
+  EXPECT(VERBENA_OK, verbena_submit_add(c, TEXT("closing"), 1, NULL, on_cancelled, &closing));
+  verbena_close(c);
+  CHECK(closing.cancelled == 2);
+  CHECK(closing.unknown == 0); /* never sent */
+}
+
+struct more {
+  verbena_connection* connection;
+  int ttls;
+  int64_t ttl;
+  int scans;
+  size_t found;
+  verbena_code status;
+};
+
+static void on_ttl(void* context, verbena_code status, int64_t ttl_ms) {
+  struct more* more = context;
+  ++more->ttls;
+  more->status = status;
+  more->ttl = ttl_ms;
+}
+
+static void on_scan_ended(void* context, verbena_code status, const verbena_item* items,
+                          size_t count) {
+  struct more* more = context;
+  verbena_connection* const c = more->connection;
+  size_t i;
+  ++more->scans;
+  more->status = status;
+  more->found = count;
+  for (i = 0; i < count; ++i) {
+    CHECK(items[i].key_size == 6 && memcmp(items[i].key, "more/", 5) == 0);
+    CHECK(items[i].value_size == 1 && items[i].version != 0);
+  }
+  EXPECT(VERBENA_FAILED_PRECONDITION, verbena_ping(c));
+}
+
+/* Times to live, scans and get-and-delete. */
+void test_more_submissions(verbena_connection* c) {
+  struct ended ended = {NULL, 0, 0, 0, 0, 0};
+  struct more more = {NULL, 0, 7, 0, 7, VERBENA_UNKNOWN};
+  verbena_scan_range range = {0};
+  ended.connection = more.connection = c;
+  range.prefix = "more/";
+  range.prefix_size = 5;
+  EXPECT(VERBENA_OK, verbena_set_timeout(c, 60000));
+  EXPECT(VERBENA_OK, verbena_put(c, TEXT("more/1"), TEXT("a"), NULL, NULL));
+  EXPECT(VERBENA_OK, verbena_put(c, TEXT("more/2"), TEXT("b"), NULL, NULL));
+  EXPECT(VERBENA_OK, verbena_submit_expire(c, TEXT("more/1"), 3600000, on_change, &ended));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  EXPECT(VERBENA_OK, verbena_submit_ttl(c, TEXT("more/1"), on_ttl, &more));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(more.ttls == 1 && more.status == VERBENA_OK && more.ttl > 0 && more.ttl <= 3600000);
+  EXPECT(VERBENA_OK, verbena_submit_persist(c, TEXT("more/1"), on_change, &ended));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  EXPECT(VERBENA_OK, verbena_submit_ttl(c, TEXT("more/1"), on_ttl, &more));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(more.ttls == 2 && more.status == VERBENA_OK && more.ttl == -1);
+  CHECK(ended.changes == 2 && ended.errors == 0);
+  EXPECT(VERBENA_OK, verbena_submit_ttl(c, TEXT("more/none"), on_ttl, &more));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(more.ttls == 3 && more.status == VERBENA_NOT_FOUND && more.ttl == -1);
+
+  EXPECT(VERBENA_OK, verbena_submit_scan(c, &range, 10, on_scan_ended, &more));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(more.scans == 1 && more.status == VERBENA_OK && more.found == 2);
+  EXPECT(VERBENA_OK, verbena_submit_scan(c, &range, 1, on_scan_ended, &more));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(more.scans == 2 && more.found == 1);
+
+  EXPECT(VERBENA_OK, verbena_put(c, TEXT("more/1"), TEXT("abcdef"), NULL, NULL));
+  EXPECT(VERBENA_OK, verbena_submit_get_and_delete(c, TEXT("more/1"), on_get, &ended));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(ended.gets == 1 && ended.errors == 0);
+  EXPECT(VERBENA_OK, verbena_submit_get_and_delete(c, TEXT("more/1"), on_get, &ended));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(ended.gets == 2 && ended.errors == 1);
+  EXPECT(VERBENA_OK, verbena_set_timeout(c, 0));
+}
