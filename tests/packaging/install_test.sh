@@ -14,12 +14,14 @@ there
      libverbena.so;
   2. builds a CMake project that takes both forms by find_package, in C++ and C, and each header
      alone;
-  3. builds the installed examples as their CMakeLists.txt says;
-  4. compiles programs with what pkg-config tells, with the shared library where it finds nothing
+  3. sees what a version, a component or a language that does not fit is told, and builds a CMake
+     project in C alone;
+  4. builds the installed examples as their CMakeLists.txt says;
+  5. compiles programs with what pkg-config tells, with the shared library where it finds nothing
      but absl;
-  5. configures a project that adds the source tree, and sees which targets it gets;
-  6. moves the installed tree and builds against it once more;
-  7. runs the programs against the installed verbena-server.
+  6. configures a project that adds the source tree, and sees which targets it gets;
+  7. moves the installed tree and builds against it once more;
+  8. runs the programs against the installed verbena-server, one of which unloads the library.
 
 Exit status: 0 if all went well, 1 if not, 2 for a wrong option.
 USAGE
@@ -129,6 +131,8 @@ check_links() {
 # The shared library offers the C API and the exported classes, under its version, and nothing else.
 check_symbols() {
   local so=$library/libverbena.so exported inner
+  "${option[readelf]}" -d "$so" | grep -q 'FLAGS_1.*NODELETE' ||
+    fail "libverbena.so may be unloaded while its threads run"
   "${option[readelf]}" -d "$so" | grep -q "SONAME.*\[${option[soname]}\]" ||
     fail "the soname is not ${option[soname]}"
   exported=$("${option[nm]}" -D --defined-only -C "$so" | sed -E 's/^[0-9a-f]+ //')
@@ -190,6 +194,63 @@ grep -q 'version: *'"${option[version]}" "$work/misfit.log" || {
   fail "find_package(verbena 99.0) failed for another reason"
 }
 
+step "a component that does not exist"
+# component WHICH: a project that asks for it, its words in $work/component.log.
+component() {
+  rm -rf "$work/component"
+  mkdir "$work/component"
+  cat >"$work/component/CMakeLists.txt" <<PROJECT
+cmake_minimum_required(VERSION 3.25)
+project(Component LANGUAGES C CXX)
+find_package(verbena REQUIRED $1)
+if(NOT TARGET verbena::client_shared)
+  message(FATAL_ERROR "no shared library")
+endif()
+PROJECT
+  "$cmake" -G "${option[generator]}" -S "$work/component" -B "$work/component/build" \
+    "-DCMAKE_PREFIX_PATH=$prefix" "-DCMAKE_C_COMPILER=${option[cc]}" \
+    "-DCMAKE_CXX_COMPILER=${option[cxx]}" >"$work/component.log" 2>&1
+}
+if component "COMPONENTS shared nonsense"; then
+  fail "find_package(verbena COMPONENTS nonsense) found it"
+fi
+tr -s '\n ' '  ' <"$work/component.log" |
+  grep -q 'no component "nonsense": verbena has the components static and shared' || {
+  cat "$work/component.log" >&2
+  fail "find_package(verbena COMPONENTS nonsense) does not say what there is"
+}
+component "COMPONENTS shared OPTIONAL_COMPONENTS nonsense" || {
+  cat "$work/component.log" >&2
+  fail "an optional component that does not exist is an error"
+}
+
+step "a CMake project in C alone"
+quietly c-only-configure "$cmake" -G "${option[generator]}" \
+  -S "${option[source]}/tests/packaging/c_only" -B "$work/c-only" -DCMAKE_BUILD_TYPE=Release \
+  "-DCMAKE_C_COMPILER=${option[cc]}" "-DCMAKE_PREFIX_PATH=$prefix" "-DEXAMPLES=$examples"
+compile c-only
+
+step "headers in an older C++ and in C"
+for header in "$prefix"/include/verbena/*.h; do
+  name=${header##*/}
+  case $name in
+    export.h | verbena.h | version.h) continue ;;
+  esac
+  for language in c++:c++17 c:c11; do
+    if "${option[cxx]}" -x "${language%:*}" "-std=${language#*:}" "-I$prefix/include" \
+      -fsyntax-only "$header" >"$work/older.log" 2>&1; then
+      fail "verbena/$name compiles as ${language#*:}"
+    fi
+    # The first thing that is said.
+    sed '/error/!d' "$work/older.log" | sed 1q | grep -qE 'need C\+\+20|included in C' || {
+      cat "$work/older.log" >&2
+      fail "verbena/$name as ${language#*:} does not say first why it fails"
+    }
+  done
+done
+"${option[cxx]}" -x c++ -std=c++11 "-I$prefix/include" -fsyntax-only \
+  "$prefix/include/verbena/verbena.h" || fail "verbena/verbena.h does not compile as C++11"
+
 step "a project that adds the source"
 configure embedded "${option[source]}/tests/packaging/embedded" \
   "-DVERBENA_SOURCE=${option[source]}"
@@ -244,7 +305,7 @@ done
 # The programs that were linked before the move look for the library where it was, if anywhere.
 export LD_LIBRARY_PATH=$library
 for program in consumer/hello-{static,shared} consumer/hello-c-{static,shared} \
-  verbena{,-static}-{cc,c} examples/{hello,counter,batch,zero_copy,coroutine}-cc examples/hello-c; do
+  c-only/{c-only-static,c-only-shared,unload} verbena{,-static}-{cc,c} examples/{hello,counter,batch,zero_copy,coroutine}-cc examples/hello-c; do
   "$work/$program" "$address" >"$work/run.log" 2>&1 || {
     cat "$work/run.log" >&2
     fail "$program failed"
