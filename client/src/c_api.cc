@@ -210,8 +210,7 @@ absl::StatusOr<Condition> ConditionFrom(const verbena_condition* condition) {
     case VERBENA_IF_VERSION:
       return Condition::IfVersion(condition->version);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("verbena_condition::kind is ", static_cast<int>(condition->kind)));
+  return absl::InvalidArgumentError(absl::StrCat("verbena_condition::kind is ", condition->kind));
 }
 
 absl::StatusOr<ChangeOptions> ChangeOptionsFrom(const verbena_connection& handle,
@@ -260,7 +259,7 @@ using verbena::ConnectionStats;
 using verbena::c_api::Call;
 using verbena::c_api::Waits;
 
-const char* verbena_code_string(verbena_code status) {
+const char* verbena_code_string(int status) {
   switch (status) {
     case VERBENA_OK:
       return "OK";

@@ -131,8 +131,7 @@ absl::Status SubmitItem(Connection& connection, Together& together, verbena_oper
     case VERBENA_OP_PERSIST:
       return connection.SubmitPersist(key, Changing(together, item), call);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("verbena_operation::kind is ", static_cast<int>(item.kind)));
+  return absl::InvalidArgumentError(absl::StrCat("verbena_operation::kind is ", item.kind));
 }
 
 void Clear(verbena_get_item& item) {

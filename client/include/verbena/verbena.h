@@ -60,8 +60,9 @@ typedef enum verbena_code {
   VERBENA_BUFFER_TOO_SMALL = 100  ///< the value does not fit the buffer; its size is told
 } verbena_code;
 
-/// "not found". Never NULL; for a number that is no code it says so. Thread-safe.
-VERBENA_EXPORT const char* verbena_code_string(verbena_code status);
+/// "not found", of a verbena_code. Never NULL; for a number that is no code it says so.
+/// Thread-safe.
+VERBENA_EXPORT const char* verbena_code_string(int status);
 
 /// Of the library that the program runs with: "0.1.0", and the number that
 /// VERBENA_VERSION_NUMBER has there. Thread-safe.
@@ -172,9 +173,9 @@ typedef enum verbena_condition_kind {
 
 /// Zeros: whatever is there.
 typedef struct verbena_condition {
-  verbena_condition_kind kind;  ///< what is asked for
-  uint64_t version;             ///< VERBENA_IF_VERSION: of a GET or of an earlier change
-  uint64_t reserved[2];         ///< 0
+  int kind;              ///< a verbena_condition_kind (an int: other languages, any value)
+  uint64_t version;      ///< VERBENA_IF_VERSION: of a GET or of an earlier change
+  uint64_t reserved[2];  ///< 0
 } verbena_condition;
 
 /// How a put behaves.
@@ -294,7 +295,7 @@ typedef enum verbena_operation_kind {
 
 /// One of several operations of any kinds. What its kind has no use for is not looked at.
 typedef struct verbena_operation {
-  verbena_operation_kind kind;  ///< what it does
+  int kind;                     ///< a verbena_operation_kind
   uint32_t reserved1;           ///< 0
   const void* key;              ///< any bytes
   size_t key_size;              ///< bytes

@@ -64,7 +64,7 @@ void test_conditions(verbena_connection* c) {
   condition.version = change.version;
   EXPECT(VERBENA_ABORTED, verbena_put(c, TEXT("cond"), TEXT("c"), &put, &change));
   CHECK(change.version == condition.version);
-  put.condition.kind = (verbena_condition_kind)9;
+  put.condition.kind = 9;
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_put(c, TEXT("cond"), TEXT("c"), &put, NULL));
   memset(&put, 0, sizeof put);
   put.reserved[3] = 1;

@@ -10,7 +10,7 @@ void test_several(verbena_connection* c) {
   static char values[kManyKeys][16];
   static verbena_put_item puts[kManyKeys];
   static verbena_get_item gets[kManyKeys + 2];
-  const verbena_put_options wrong = {{(verbena_condition_kind)9, 0, {0}}, 0, {0}};
+  const verbena_put_options wrong = {{9, 0, {0}}, 0, {0}};
   int i;
 
   for (i = 0; i < kManyKeys; ++i) {
@@ -186,7 +186,7 @@ void test_several_deletes(verbena_connection* c) {
   CHECK(items[1].status == VERBENA_OK);
 }
 
-static verbena_operation operation(verbena_operation_kind kind, const char* key) {
+static verbena_operation operation(int kind, const char* key) {
   verbena_operation made = {0};
   made.kind = kind;
   made.key = key;
@@ -199,7 +199,7 @@ void test_operations(verbena_connection* c) {
   verbena_operation first[] = {
       operation(VERBENA_OP_PUT, "op/a"),     operation(VERBENA_OP_ADD, "op/n"),
       operation(VERBENA_OP_APPEND, "op/t"),  operation(VERBENA_OP_PUT, "op/m"),
-      operation(VERBENA_OP_GET, "op/none"),  operation((verbena_operation_kind)0, "op/a"),
+      operation(VERBENA_OP_GET, "op/none"),  operation(0, "op/a"),
       operation(VERBENA_OP_PUT, "op/null"),  operation(VERBENA_OP_GET, "op/reserved"),
       operation(VERBENA_OP_EXPIRE, "op/a0"), operation(VERBENA_OP_GET, "op/timeout")};
   verbena_operation second[] = {

@@ -43,7 +43,7 @@ static void on_get(void* context, verbena_code status, const void* value, size_t
 
 void test_submissions(verbena_connection* c) {
   const verbena_condition present = {VERBENA_IF_PRESENT, 0, {0}};
-  const verbena_condition unknown = {(verbena_condition_kind)9, 0, {0}};
+  const verbena_condition unknown = {9, 0, {0}};
   struct ended ended = {NULL, 0, 0, 0, 0, 0};
   int called = 0;
   verbena_code status;
