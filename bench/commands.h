@@ -14,8 +14,10 @@ inline constexpr int kExitOutput = 6;  // the same number as verbena-cli's
 // load and run.
 int LoadOrRun(const Config& config);
 int Compare(const Config& config);
-// For count_instructions.sh: config.operations warm GETs, one at a time, inside the function
-// VerbenaBenchMeasuredGets.
+// For count_instructions.sh: config.operations warm GETs, one at a time, inside each of the
+// functions VerbenaBenchMeasuredGets and VerbenaBenchMeasuredSubmits.
 int WarmGets(const Config& config);
+// For client_ratios.sh.
+int MeasureClientRatios(const Config& config);
 
 }  // namespace verbena::bench

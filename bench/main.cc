@@ -71,7 +71,9 @@ int Run(int argc, char** argv) {
   }
   std::optional<Command> command;
   if (name == "load") command = Command::kLoad;
-  if (name == "run" || name == "warm-gets") command = Command::kRun;
+  if (name == "run" || name == "warm-gets" || name == "client-ratios") {
+    command = Command::kRun;
+  }
   if (name == "compare") command = Command::kCompare;
   if (!command.has_value()) {
     return UsageError(
@@ -82,6 +84,7 @@ int Run(int argc, char** argv) {
   if (!config.ok()) return UsageError(ToStd(config.status().message()));
   CatchInterrupts();
   if (name == "warm-gets") return WarmGets(*config);
+  if (name == "client-ratios") return MeasureClientRatios(*config);
   return *command == Command::kCompare ? Compare(*config) : LoadOrRun(*config);
 }
 

@@ -67,9 +67,10 @@ class BucketCache {
   // Whether what lies at home is a copy that serves `hash`, and has been used before: Find would
   // return it, unchanged.
   static bool ServesAtHome(const layout::Bucket& home, layout::KeyHash hash) {
-    constexpr uint64_t kMarks = kFilled | kReferenced;
+    // Only what is filled is ever marked as used, and its header had a sensible depth when it was
+    // stored; but whatever lies here, its slots only name places for READs.
     const layout::BucketHeader header = HeaderOf(home);
-    return (header.bits & kMarks) == kMarks && header.Covers(hash);
+    return (header.bits & kReferenced) != 0 && header.AgreesWith(hash);
   }
 
   // A copy of bucket `index` of the segment that has home `frame` and serves `hash`, or nullptr.

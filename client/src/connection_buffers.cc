@@ -95,7 +95,7 @@ absl::Status Connection::Impl::SubmitGetInto(std::string_view key, std::span<std
 // Where a READ may have two sinks, the value's bytes land where they are wanted; else the whole
 // item lands in this connection's memory, and is copied once.
 void Connection::Impl::StartGetInto(Operation& op) {
-  op.hash = layout::KeyHash::Of(op.key, context_->hash_seed);
+  op.lookup.set_hash(layout::KeyHash::Of(op.key, context_->hash_seed));
   if (!options_.one_sided_reads) {
     Ask(op);
     return;
@@ -109,8 +109,7 @@ void Connection::Impl::StartGetInto(Operation& op) {
 }
 
 void Connection::Impl::LookUpInto(Operation& op) {
-  const client::SegmentRef segment = context_->segments.Get(op.hash);
-  ActOtherwise(op, op.lookup.Start(*context_, segment, op.hash, op.key, op.sink));
+  ActOtherwise(op, op.lookup.Start(*context_, op.lookup.hash(), op.key));
 }
 
 // What cannot be decided with the value in the caller's memory (it may be too large for it) is done
@@ -165,7 +164,7 @@ void Connection::Impl::EndGetInto(Operation& op, const absl::Status& status,
     result.value = {};
   }
   ++stats_.gets;
-  if (--touch_countdown_ == 0) NoteTouch(op.hash);
+  if (--touch_countdown_ == 0) NoteTouch(op.lookup.hash());
   op.lookup.SplitInto({});
   pool_.Finish(op);
   if (SyncCall* const call = op.sync; call != nullptr) {

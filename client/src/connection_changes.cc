@@ -424,7 +424,12 @@ void Connection::Impl::FinishWithError(Operation& op, const absl::Status& status
 const ConnectionStats& Connection::Impl::stats() const {
   const client::LookupCounters& counters = context_->counters;
   stats_.read_retries = counters.read_retries;
-  stats_.cache_hits = counters.cache_hits;
+  const uint64_t lone = std::exchange(lone_gets_, 0);
+  stats_.gets += lone;
+  stats_.reads += lone;
+  stats_.doorbells += lone;
+  lone_hits_ += lone;
+  stats_.cache_hits = counters.cache_hits + lone_hits_;
   stats_.cache_stale = counters.cache_stale;
   stats_.cache_misses = counters.cache_misses;
   stats_.directory_reads = counters.directory_reads;

@@ -63,12 +63,13 @@ std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view
 // The lookup itself begins with the next flush; until then the cached bucket's lines are fetched.
 [[gnu::always_inline]] inline void Connection::Impl::StartGet(Operation& op, std::string_view key) {
   op.key = key;
-  op.hash = KeyHash::Of(key, context_->hash_seed);
-  if (!options_.one_sided_reads) {
+  const KeyHash hash = KeyHash::Of(key, context_->hash_seed);
+  if (!options_.one_sided_reads) [[unlikely]] {
+    op.lookup.set_hash(hash);
     Ask(op);
     return;
   }
-  op.lookup.Prepare(*context_, context_->segments.Get(op.hash), op.hash, key, op.sink);
+  op.lookup.Prepare(*context_, hash, key);
   starts_.Push(&op);
 }
 
@@ -105,26 +106,146 @@ absl::Status Connection::Impl::WaitForRoom() {
 
 absl::StatusOr<client::Operation*> Connection::Impl::AcquireSync(OperationKind kind,
                                                                  SyncCall* call) {
-  if (pool_.used() >= sync_room_) VERBENA_RETURN_IF_ERROR(WaitForRoom());
+  if (in_callback_ || pool_.full() || !dead_.ok()) VERBENA_RETURN_IF_ERROR(WaitForRoom());
   Operation& op = pool_.Acquire(kind);
   op.sync = call;
   return &op;
 }
 
 void Connection::Impl::FinishSync(SyncCall* call) {
-  // Nearly always a GET whose READ is there at once.
-  PollOnce();
-  if (call->done) return;
   Spin spin;
   while (!call->done && !forked_) Turn(spin, INT64_MAX);
   // In the child of a process that forked in a callback nothing ends any more.
   if (!call->done) call->status = dead_;
 }
 
+// A lone GET with a cached slot posts its READ by itself and polls for it at once. What it would be
+// in Lookup and Operation is filled in only when it is not as simple as that: when the first polls
+// are in vain, when something else completes, or when what was READ is not the key's item. Then it
+// goes on as any other does (GoOn), just as if it had begun so.
+
+// Posts a READ of the block into the operation's sink and polls. True if it has come, and it is the
+// key's item; else `*end` says what has happened.
+//
+// Requires that no READ is in flight: then there is a place in the send queue
+// (Endpoint::send_room).
+[[gnu::always_inline]] inline bool Connection::Impl::ReadAlone(const Operation& op,
+                                                               const WarmBlock& block,
+                                                               std::string_view key, uint32_t polls,
+                                                               LoneEnd* end, GetResult* got) {
+  lone_sge_.addr = verbs::AddressOf(op.sink->block.data());
+  lone_sge_.length = static_cast<uint32_t>(block.length);
+  lone_read_.wr_id = op.read_id;
+  lone_read_.wr.rdma.remote_addr = region_address_ + block.slot.offset();
+  stats_.bytes_read += block.length;
+  const int error = verbs::PostSend(endpoint_->qp(), &lone_read_);
+  if (error != 0) [[unlikely]] {
+    end->error = error;
+    end->count = 0;
+    return false;
+  }
+  int count;
+  do {
+    count = verbs::Poll(endpoint_->cq(), {&end->completion, 1});
+  } while (count == 0 && --polls != 0);
+  if (count != 1 || end->completion.wr_id != op.read_id ||
+      end->completion.status != IBV_WC_SUCCESS ||
+      !layout::TakeItemOf(op.sink->block.data(), block.length, block.slot.offset(), key,
+                          context_->hash_seed, &got->value, &got->version)) [[unlikely]] {
+    end->error = 0;
+    end->count = count;
+    return false;
+  }
+  ++lone_gets_;
+  return true;
+}
+
+// After ReadAlone, of an operation for which Lookup::Prepare has been called.
+void Connection::Impl::GoOn(Operation& op, const WarmBlock& block, const LoneEnd& end) {
+  op.lookup.ReadingWarm(*context_, block.slot, block.length);
+  ++reads_in_flight_;
+  ++stats_.reads;
+  ++stats_.doorbells;
+  if (end.error != 0) {
+    Lose(verbs::ErrnoStatus(end.error, "ibv_post_send", "a READ"));
+  } else if (end.count < 0) {
+    Lose(absl::InternalError("the completion queue has failed (overrun)"));
+  } else if (end.count > 0) {
+    TakeCompletion(end.completion);
+  }
+}
+
+// While these hold there is nothing to do but GETs: nothing waits to be sent, no look at the clock
+// is due, and no READ is in flight.
+[[gnu::always_inline]] inline bool Connection::Impl::OnlyGets() {
+  return up_ && reads_in_flight_ == 0 && !requests_.CanSend() && client::CheapTicks() < next_look_;
+}
+
+// A call that waits needs no operation: it borrows the sink and the id of the one that it would be
+// (OperationPool::Next). False if the GET has not begun.
+[[gnu::always_inline]] inline bool Connection::Impl::GetAtOnce(std::string_view key,
+                                                               std::string* value,
+                                                               uint64_t* version,
+                                                               int64_t timeout_ns,
+                                                               absl::Status* status) {
+  if (in_callback_ || !warm_reads_ || pool_.used() != 0 || key.empty() ||
+      key.size() > limits_.max_key_size || !OnlyGets()) [[unlikely]]
+    return false;
+  const KeyHash hash = KeyHash::Of(key, context_->hash_seed);
+  const layout::Bucket* const home = Lookup::HomeOf(*context_, hash);
+  WarmBlock block;
+  if (home == nullptr || !Lookup::FindWarm(*context_, *home, hash, &block.slot, &block.length))
+      [[unlikely]]
+    return false;
+  LoneEnd end;
+  GetResult got;
+  const uint32_t polls = options_.poll_time.count() > 0 ? kPollsAtOnce : 1;
+  if (!ReadAlone(pool_.Next(), block, key, polls, &end, &got)) [[unlikely]] {
+    *status = GoOnWaiting(block, end, hash, key, value, version, timeout_ns);
+    return true;
+  }
+  if (--touch_countdown_ == 0) [[unlikely]]
+    NoteTouch(hash);
+  if (version != nullptr) *version = got.version;
+  if (value != nullptr) {
+    // A string that is used again and again has the size already.
+    if (value->size() == got.value.size()) {
+      std::memcpy(value->data(), got.value.data(), got.value.size());
+    } else {
+      value->assign(got.value.data(), got.value.size());
+    }
+  }
+  return true;
+}
+
+absl::Status Connection::Impl::GoOnWaiting(const WarmBlock& block, const LoneEnd& end, KeyHash hash,
+                                           std::string_view key, std::string* value,
+                                           uint64_t* version, int64_t timeout_ns) {
+  SyncCall call;
+  call.value = value;
+  Operation& op = pool_.Acquire(OperationKind::kGet);
+  op.sync = &call;
+  op.timeout_ns = timeout_ns;
+  op.key = key;
+  op.lookup.Prepare(*context_, hash, key);
+  GoOn(op, block, end);
+  FinishSync(&call);
+  if (version != nullptr) *version = call.version;
+  return std::move(call.status);
+}
+
 [[gnu::always_inline]] inline absl::Status Connection::Impl::Get(std::string_view key,
                                                                  std::string* value,
                                                                  uint64_t* version,
                                                                  int64_t timeout_ns) {
+  absl::Status status;
+  if (GetAtOnce(key, value, version, timeout_ns, &status)) [[likely]]
+    return status;
+  return GetAsOperation(key, value, version, timeout_ns);
+}
+
+absl::Status Connection::Impl::GetAsOperation(std::string_view key, std::string* value,
+                                              uint64_t* version, int64_t timeout_ns) {
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
   SyncCall call;
   call.value = value;
@@ -142,19 +263,22 @@ absl::Status Connection::Impl::Get(std::string_view key, std::string* value, uin
   return Get(key, value, version, timeout_ns);
 }
 
+void Connection::Impl::Tell(SyncCall& call, const absl::Status& status, const GetResult& result) {
+  call.status = status;
+  call.version = result.version;
+  if (status.ok() && call.value != nullptr) {
+    call.value->assign(result.value.data(), result.value.size());
+  }
+  call.done = true;
+}
+
 // Releases the operation after the outcome has been handed over: value and callback may lie in its
 // memory.
-[[gnu::always_inline]] inline void Connection::Impl::HandOver(Operation& op,
-                                                              const absl::Status& status,
-                                                              const GetResult& result) {
+void Connection::Impl::HandOver(Operation& op, const absl::Status& status,
+                                const GetResult& result) {
   pool_.Finish(op);
   if (SyncCall* const call = op.sync; call != nullptr) {
-    call->status = status;
-    call->version = result.version;
-    if (status.ok() && call->value != nullptr) {
-      call->value->assign(result.value.data(), result.value.size());
-    }
-    call->done = true;
+    Tell(*call, status, result);
   } else {
     RunCallback(op.on_get, status, result);
   }
@@ -163,15 +287,22 @@ absl::Status Connection::Impl::Get(std::string_view key, std::string* value, uin
   pool_.Free(op);
 }
 
-[[gnu::always_inline]] inline void Connection::Impl::FinishGet(Operation& op,
-                                                               const absl::Status& status,
-                                                               const GetResult& result) {
-  ++stats_.gets;
-  if (--touch_countdown_ == 0) NoteTouch(op.hash);
-  HandOver(op, status, result);
+// What Lookup::OnWarmRead would find: the operation is not the connection's own, and has neither a
+// large buffer nor a pin.
+[[gnu::always_inline]] inline void Connection::Impl::HandOverWarm(Operation& op,
+                                                                  const GetResult& result) {
+  if (--touch_countdown_ == 0) [[unlikely]]
+    NoteTouch(op.lookup.hash());
+  pool_.FinishUsers(op);
+  if (SyncCall* const call = op.sync; call != nullptr) [[unlikely]] {
+    Tell(*call, ok_, result);
+  } else {
+    RunCallback(op.on_get, ok_, result);
+  }
+  pool_.Free(op);
 }
 
-// The same out of line, for everything but the warm path.
+// Everything but the warm path.
 void Connection::Impl::EndGet(Operation& op, const absl::Status& status, const GetResult& result) {
   if (op.kind == OperationKind::kScanGet) return OnScanGot(op, status, result);
   if (op.kind == OperationKind::kGetInto) return EndGetInto(op, status, result);
@@ -204,7 +335,7 @@ void Connection::Impl::ActOtherwise(Operation& op, const Lookup::Step& step) {
       if (!op.read_queued && op.lookup.NextRead(&op.step)) QueueRead(op);
       return;
     case Lookup::Action::kFound:
-      if (op.kind == OperationKind::kGet && --touch_countdown_ == 0) NoteTouch(op.hash);
+      if (op.kind == OperationKind::kGet && --touch_countdown_ == 0) NoteTouch(op.lookup.hash());
       Found(op, {op.lookup.value(), op.lookup.version()});
       return;
     case Lookup::Action::kNeedSpace:
@@ -262,7 +393,7 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
         return;
       }
       TakePin(op, location->pin);
-      ActOtherwise(op, op.lookup.StartAt(*context_, ItemAt(*location, op.key), op.key, op.sink));
+      ActOtherwise(op, op.lookup.StartAt(*context_, ItemAt(*location, op.key), op.key));
       return;
     }
     default:
@@ -286,18 +417,15 @@ void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
   request.next = nullptr;
   request.wr.rdma.remote_addr = region_address_ + step.offset;
   if (i != 0) read_list_[i - 1].next = &request;
-  op.post_numbers[op.reads_posted++ % op.post_numbers.size()] =
-      endpoint_->PostNumber(/*signalled=*/true);
   stats_.bytes_read += step.length;
 }
 
 // Posts the READs that wait, and those of lookups that have not begun, as lists. Never more in
-// flight than negotiated, nor more than the send queue holds.
+// flight than negotiated: for so many the send queue has places of their own.
 void Connection::Impl::PostReads() {
   uint32_t count = kReadList;
   while (count == kReadList && up_) {
-    const uint32_t room =
-        std::min({kReadList, endpoint_->read_depth() - reads_in_flight_, endpoint_->send_room()});
+    const uint32_t room = std::min(kReadList, endpoint_->read_depth() - reads_in_flight_);
     count = 0;
     while (count < room) {
       if (!reads_.empty()) {
@@ -307,9 +435,14 @@ void Connection::Impl::PostReads() {
         if (op.step.in_space) QueueNextPiece(op);
       } else if (!starts_.empty()) {
         Operation& op = *starts_.Pop();
-        Lookup::Step step;
-        if (op.lookup.StartWarm(*context_, &step)) [[likely]] {
-          FillRead(count++, op, step);
+        layout::Slot slot;
+        uint64_t length;
+        if (op.lookup.StartWarm(*context_, &slot, &length)) [[likely]] {
+          FillRead(count++, op,
+                   {.action = Lookup::Action::kRead,
+                    .length = static_cast<uint32_t>(length),
+                    .offset = slot.offset(),
+                    .target = op.sink->block.data()});
         } else {
           ActOtherwise(op, op.lookup.Start(*context_));
         }
@@ -318,20 +451,6 @@ void Connection::Impl::PostReads() {
       }
     }
     if (count != 0) PostReadList(count);
-  }
-}
-
-// The same, with less to look at, where one lookup is to begin, nothing else is to be READ, and
-// there is room.
-[[gnu::always_inline]] inline void Connection::Impl::PostLoneRead() {
-  Operation& op = *starts_.Pop();
-  Lookup::Step step;
-  if (op.lookup.StartWarm(*context_, &step)) [[likely]] {
-    FillRead(0, op, step);
-    PostReadList(1);
-  } else {
-    ActOtherwise(op, op.lookup.Start(*context_));
-    PostReads();
   }
 }
 
@@ -360,25 +479,18 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
 
 [[gnu::always_inline]] inline void Connection::Impl::Flush() {
   if (space_freed_ && !space_waiters_.empty()) ServeSpaceWaiters();
-  if (!starts_.empty() || !reads_.empty()) {
-    if (starts_.size() == 1 && reads_.empty() && reads_in_flight_ == 0 &&
-        endpoint_->send_room() != 0 && up_) {
-      PostLoneRead();
-    } else {
-      PostReads();
-    }
-  }
+  if (!starts_.empty() || !reads_.empty()) PostReads();
   if (requests_.CanSend()) FlushRequests();
 }
 
 [[gnu::always_inline]] inline void Connection::Impl::OnReadCompletion(Operation& op) {
   --reads_in_flight_;
-  endpoint_->Retire(op.post_numbers[op.reads_completed++ % op.post_numbers.size()]);
   std::string_view value;
   uint64_t version;
   if (op.kind == OperationKind::kGet && op.lookup.OnWarmRead(*context_, &value, &version))
       [[likely]] {
-    FinishGet(op, absl::OkStatus(), {value, version});
+    ++stats_.gets;
+    HandOverWarm(op, {value, version});
   } else if (op.kind == OperationKind::kRawRead) {
     FinishCall(op, absl::OkStatus(), {});
   } else if (op.kind == OperationKind::kGetInto && op.lookup.split()) {
@@ -388,7 +500,20 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
   }
 }
 
-[[gnu::always_inline]] inline int Connection::Impl::PollInline() {
+// Whether those behind it may be taken too.
+[[gnu::always_inline]] inline bool Connection::Impl::TakeCompletionInline(const ibv_wc& wc) {
+  Operation* const op = wc.status == IBV_WC_SUCCESS ? pool_.FindByRead(wc.wr_id) : nullptr;
+  if (op != nullptr) [[likely]] {
+    OnReadCompletion(*op);
+    return true;
+  }
+  OnOtherCompletion(wc);
+  return up_;
+}
+
+void Connection::Impl::TakeCompletion(const ibv_wc& wc) { TakeCompletionInline(wc); }
+
+int Connection::Impl::PollOnce() {
   if (client::CheapTicks() >= next_look_) Maintain(MonotonicNanos());
   if (!up_) [[unlikely]] {
     Recover();
@@ -398,14 +523,7 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
   std::array<ibv_wc, kPollBatch> completions;
   const int count = verbs::Poll(endpoint_->cq(), completions);
   for (int i = 0; i < count; ++i) {
-    const ibv_wc& wc = completions[static_cast<size_t>(i)];
-    Operation* const op = wc.status == IBV_WC_SUCCESS ? pool_.FindByRead(wc.wr_id) : nullptr;
-    if (op != nullptr) [[likely]] {
-      OnReadCompletion(*op);
-    } else {
-      OnOtherCompletion(wc);
-      if (!up_) break;
-    }
+    if (!TakeCompletionInline(completions[static_cast<size_t>(i)])) break;
   }
   if (count < 0) [[unlikely]]
     Lose(absl::InternalError("the completion queue has failed (overrun)"));
@@ -419,12 +537,31 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
   return count;
 }
 
-int Connection::Impl::PollOnce() { return PollInline(); }
+// One GET has been submitted and nothing else is in flight: false if it, too, is for PollOnce.
+[[gnu::always_inline]] inline bool Connection::Impl::PollLone() {
+  if (pool_.used() != 1 || starts_.size() != 1 || !OnlyGets()) return false;
+  Operation& op = *starts_.At(0);
+  WarmBlock block;
+  if (op.kind != OperationKind::kGet ||
+      !op.lookup.FindPrepared(*context_, &block.slot, &block.length)) [[unlikely]]
+    return false;
+  starts_.Clear();
+  LoneEnd end;
+  GetResult got;
+  if (ReadAlone(op, block, op.lookup.key(), 1, &end, &got)) [[likely]] {
+    HandOverWarm(op, got);
+  } else {
+    GoOn(op, block, end);
+  }
+  if (!up_) [[unlikely]]
+    Recover();
+  return true;
+}
 
 [[gnu::always_inline]] inline int Connection::Impl::Poll() {
   if (in_callback_) return 0;
   const uint64_t before = callbacks_;
-  PollInline();
+  if (!PollLone()) PollOnce();
   return static_cast<int>(callbacks_ - before);
 }
 

@@ -158,9 +158,12 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   // Room for the key of each operation. An odd number of cache lines, as for other strides here.
   static constexpr size_t kKeyStride = 65 * 64;
   static_assert(kKeyStride >= layout::kMaxKeySize);
+  // How often a GET that nothing else is under way with polls before it becomes an operation, where
+  // polling is wanted at all.
+  static constexpr uint32_t kPollsAtOnce = 32;
   // How often a GET, or a get-and-delete, is sent to the server, when what it names cannot be read
   // in time.
-  static constexpr uint16_t kMaxAsks = 64;
+  static constexpr uint8_t kMaxAsks = 64;
 
   // GETs for one that is reported to a server that evicts, and how many go in a report: so there is
   // a message for about a thousand GETs.
@@ -208,6 +211,28 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   absl::StatusOr<int64_t> TimeoutOf(const Timeout& timeout);
   std::string_view KeepKey(const Operation& op, std::string_view key);
   void StartGet(Operation& op, std::string_view key);
+  // A GET that goes by itself: what is READ, and what has come of it if not the key's item: the
+  // post's error, what the last poll has returned, and the completion if that is 1.
+  struct WarmBlock {
+    layout::Slot slot;
+    uint64_t length;
+  };
+  struct LoneEnd {
+    int error;
+    int count;
+    ibv_wc completion;
+  };
+  bool OnlyGets();
+  bool ReadAlone(const Operation& op, const WarmBlock& block, std::string_view key, uint32_t polls,
+                 LoneEnd* end, GetResult* got);
+  void GoOn(Operation& op, const WarmBlock& block, const LoneEnd& end);
+  bool GetAtOnce(std::string_view key, std::string* value, uint64_t* version, int64_t timeout_ns,
+                 absl::Status* status);
+  absl::Status GoOnWaiting(const WarmBlock& block, const LoneEnd& end, layout::KeyHash hash,
+                           std::string_view key, std::string* value, uint64_t* version,
+                           int64_t timeout_ns);
+  absl::Status GetAsOperation(std::string_view key, std::string* value, uint64_t* version,
+                              int64_t timeout_ns);
   void StartPut(Operation& op, const wire::OperationHeader& header, std::string_view key,
                 std::string_view value);
   // InvalidArgument for a condition that the operation does not know.
@@ -289,7 +314,8 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   void OnGetResult(Operation& op, const wire::Result& result);
   // What a lookup, or the server's answer to it, has found.
   void Found(Operation& op, const GetResult& got);
-  void FinishGet(Operation& op, const absl::Status& status, const GetResult& result);
+  void HandOverWarm(Operation& op, const GetResult& result);
+  static void Tell(SyncCall& call, const absl::Status& status, const GetResult& result);
   void HandOver(Operation& op, const absl::Status& status, const GetResult& result);
   void EndGet(Operation& op, const absl::Status& status, const GetResult& result);
   // Get-and-delete.
@@ -305,11 +331,9 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   void RunCallback(Function& callback, Args&&... args) {
     ++callbacks_;
     in_callback_ = true;
-    sync_room_ = 0;
     if (callback) callback(std::forward<Args>(args)...);
     callback.Reset();
     in_callback_ = false;
-    if (dead_.ok()) sync_room_ = options_.depth;
   }
   // Ends the operation with an error, whatever it is.
   void FinishWithError(Operation& op, const absl::Status& status);
@@ -319,12 +343,13 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   void Flush();
   void FlushRequests();
   void PostReads();
-  void PostLoneRead();
+  bool PollLone();
   void PostReadList(uint32_t count);
   void FillRead(uint32_t i, Operation& op, const Lookup::Step& step);
   // Returns the number of completions that were taken.
   int PollOnce();
-  int PollInline();
+  bool TakeCompletionInline(const ibv_wc& wc);
+  void TakeCompletion(const ibv_wc& wc);
   void OnReadCompletion(Operation& op);
   void OnOtherCompletion(const ibv_wc& wc);
   void OnReceive(uint32_t buffer, uint32_t length);
@@ -406,10 +431,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   absl::Status dead_;  // why there never will be one again
   bool cancelled_ = false;
   bool in_callback_ = false;
-  bool orphaned_ = false;  // nobody has the object any more
-  // A synchronous call begins at once while fewer operations than this are in flight: the depth, or
-  // 0 in a callback and when the connection is dead.
-  uint32_t sync_room_ = 0;
+  bool orphaned_ = false;         // nobody has the object any more
   bool forked_ = false;           // this is a child of the process that has the connection
   absl::Status loss_;             // why the last connection was lost
   absl::Status attempt_failure_;  // of the last attempt to make another since then
@@ -418,6 +440,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   int64_t next_attempt_ = 0;      // MonotonicNanos()
   uint64_t finished_before_ = 0;  // operations, when the connection was made
   client::BackOff back_off_;
+  const absl::Status ok_;
   const absl::Status not_found_;  // made once, since a text needs memory
 
   client::FixedRing<Operation*> starts_;         // lookups not yet begun
@@ -432,6 +455,10 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   std::array<ibv_send_wr, kReadList> read_list_;
   std::array<ibv_sge, size_t{2} * kReadList> read_sges_;  // two for each READ; nearly all need one
   bool scattered_ = false;                                // one in the list needs both
+  // A READ of one block into an operation's sink that goes by itself.
+  ibv_send_wr lone_read_{};
+  ibv_sge lone_sge_{};
+  bool warm_reads_ = false;  // there is an index cache, and it may be used
 
   uint64_t next_look_ = 0;    // CheapTicks at which to look at the clock
   int64_t last_events_ = 0;   // when the connection manager was last asked
@@ -439,7 +466,6 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   bool late_before_ = false;  // the last look found one that had passed
   int64_t last_server_look_ = 0;
   int64_t next_server_look_ = INT64_MAX;
-  uint64_t look_number_ = 0;  // of the READ's post
   int64_t scan_interval_ns_;  // between two scans
   uint64_t callbacks_ = 0;
 #ifndef NDEBUG
@@ -447,6 +473,10 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   int calls_ = 0;                  // that it is in
 #endif
   mutable ConnectionStats stats_;
+  // GETs that ReadAlone has done, each with one READ of a cached slot and one doorbell, that
+  // stats() has not added yet; and their cache hits that it has.
+  mutable uint64_t lone_gets_ = 0;
+  mutable uint64_t lone_hits_ = 0;
   client::Reconnector reconnector_;  // destroyed before what it uses: its thread ends
   client::ForkWatch forks_{*this};   // last: see there
 };

@@ -211,7 +211,7 @@ void Connection::Impl::ScanDeadlines(int64_t now) {
 void Connection::Impl::LookForServer(int64_t now) {
   last_server_look_ = now;
   next_server_look_ = now + kQuietTime;
-  if (reads_in_flight_ != 0 || endpoint_->send_room() == 0) return;
+  if (reads_in_flight_ != 0) return;
   // No operation READs into the sink of the place for releases.
   ibv_sge sge{.addr = verbs::AddressOf(endpoint_->sink(release_slot())->block.data()),
               .length = sizeof(uint64_t),
@@ -219,7 +219,6 @@ void Connection::Impl::LookForServer(int64_t now) {
   ibv_send_wr request =
       verbs::MakeRead(WrId(RequestKind::kLook, {}).bits(), &sge,
                       region_address_ + offsetof(layout::RegionHeader, epoch), region_rkey());
-  look_number_ = endpoint_->PostNumber(/*signalled=*/true);
   ++reads_in_flight_;
   ++stats_.reads;
   ++stats_.doorbells;
@@ -231,7 +230,6 @@ void Connection::Impl::LookForServer(int64_t now) {
 
 void Connection::Impl::OnLooked() {
   --reads_in_flight_;
-  endpoint_->Retire(look_number_);
   uint64_t epoch;
   std::memcpy(&epoch, endpoint_->sink(release_slot())->block.data(), sizeof(epoch));
   if (epoch == context_->shape.epoch) return;

@@ -72,7 +72,6 @@ void Connection::Impl::Lose(absl::Status why) {
   const bool final = absl::IsInternal(loss_) || absl::IsFailedPrecondition(loss_);
   if (!options_.reconnect || final) {
     dead_ = loss_;
-    sync_room_ = 0;
   }
   endpoint_->Break();
 }
@@ -81,7 +80,6 @@ void Connection::Impl::Fail(absl::Status why) {
   if (!dead_.ok()) return;
   Lose(why);
   dead_ = client::ForUsers(std::move(why));
-  sync_room_ = 0;
 }
 
 void Connection::Impl::Recover() {
@@ -123,13 +121,12 @@ void Connection::Impl::PrepareAgain() {
   DropQueuedReads();
   reads_in_flight_ = 0;
   pool_.ForEach([this](Operation& op) {
-    op.reads_completed = op.reads_posted;
     if (IsGetting(op) && op.space != nullptr) DropSpace(op);
   });
   large_buffers_.Unregister();
   registrations_->Unregister();
   endpoint_->ReleaseDevice();
-  if (stats_.gets + stats_.changes != finished_before_) back_off_.Reset();
+  if (stats().gets + stats_.changes != finished_before_) back_off_.Reset();
   next_attempt_ = MonotonicNanos() + back_off_.Next();
 }
 
@@ -173,7 +170,6 @@ void Connection::Impl::OnAttemptFailed(const absl::Status& status) {
   next_attempt_ = MonotonicNanos() + back_off_.Next();
   if (!client::IsFinal(status)) return;
   dead_ = attempt_failure_;
-  sync_room_ = 0;
 }
 
 void Connection::Impl::Resume(client::Connected connected) {
@@ -220,7 +216,7 @@ void Connection::Impl::Resume(client::Connected connected) {
   TakeGreeting(greeting);
   up_ = true;
   last_events_ = 0;
-  finished_before_ = stats_.gets + stats_.changes;
+  finished_before_ = stats().gets + stats_.changes;
   ++stats_.reconnects;
   RestartGets();
   space_freed_ = true;
@@ -327,7 +323,6 @@ void Connection::Impl::StopWatching() {
 void Connection::Impl::OnForkInChild() {
   forked_ = true;
   up_ = false;
-  sync_room_ = 0;
   dead_ = client::ForkedError("connection", dialling_.api->fabric());
   registrations_->Abandon();
   reconnector_.Abandon();

@@ -262,7 +262,7 @@ void Connection::Impl::OnScanGot(Operation& op, const absl::Status& status,
   if (op.space != nullptr) DropSpace(op);
   if (op.pin != 0) DropPin(op);
   ++stats_.gets;
-  if (--touch_countdown_ == 0) NoteTouch(op.hash);
+  if (--touch_countdown_ == 0) NoteTouch(op.lookup.hash());
   ContinueScan(op);
 }
 
@@ -288,9 +288,9 @@ void Connection::Impl::EndScan(Operation& op) {
 // A GET of an item that lay in `slot` a moment ago.
 void Connection::Impl::StartGetAt(Operation& op, std::string_view key, layout::Slot slot) {
   op.key = key;
-  op.hash = layout::KeyHash::Of(key, context_->shape.hash_seed);
+  op.lookup.set_hash(layout::KeyHash::Of(key, context_->hash_seed));
   if (options_.one_sided_reads) {
-    ActOtherwise(op, op.lookup.StartAt(*context_, slot, key, op.sink));
+    ActOtherwise(op, op.lookup.StartAt(*context_, slot, key));
   } else {
     Ask(op);
   }

@@ -148,11 +148,11 @@ Connection::Impl::Impl(client::Connected connected, std::unique_ptr<client::Wait
       space_waiters_(options.depth),
       scan_interval_ns_(ScanIntervalFor(timeout_ns_)),
       reconnector_(dialling_, *waiter_) {
-  sync_room_ = options.depth;
   pool_.ForEachSlot([this](Operation& op) { op.key_memory = keys_.get() + kKeyStride * op.slot; });
   for (uint32_t i = 0; i < kReadList; ++i) {
     read_list_[i] = verbs::MakeRead(0, &read_sges_[size_t{2} * i], 0, 0);
   }
+  lone_read_ = verbs::MakeRead(0, &lone_sge_, 0, 0);
   TakeGreeting(connected.greeting);
 }
 
@@ -170,7 +170,12 @@ void Connection::Impl::TakeGreeting(const client::Greeting& greeting) {
   lkey_ = endpoint_->lkey();
   region_address_ = welcome.region_address;
   for (ibv_send_wr& request : read_list_) request.wr.rdma.rkey = welcome.region_rkey;
-  pool_.ForEachSlot([this](Operation& op) { op.sink = endpoint_->sink(op.slot); });
+  lone_read_.wr.rdma.rkey = welcome.region_rkey;
+  lone_sge_.lkey = lkey_;
+  pool_.ForEachSlot([this](Operation& op) {
+    op.sink = endpoint_->sink(op.slot);
+    op.lookup.UseSink(op.sink);
+  });
   // Of another server process there are other data, and nothing that is known holds.
   std::shared_ptr<client::IndexCache> index = shared_cache_->For(greeting.shape);
   if (!context_.has_value() || context_->index != index) {
@@ -179,6 +184,7 @@ void Connection::Impl::TakeGreeting(const client::Greeting& greeting) {
     context_.emplace(std::move(index));
     context_->counters = counters;
   }
+  warm_reads_ = options_.one_sided_reads && context_->cache.enabled();
   constexpr size_t kWords = layout::kEntriesPerDirectoryPage;
   for (size_t at = 0; at + kWords <= greeting.directory.size(); at += kWords) {
     context_->segments.Learn(at, std::span(greeting.directory).subspan(at, kWords));

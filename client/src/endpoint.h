@@ -143,10 +143,13 @@ class Endpoint {
   // Gives receive buffer `i` (back) to the device. Returns an errno.
   int PostReceive(uint32_t i);
 
-  // Accounting of the send queue. A place is free again when its request, or a later one, has been
-  // signalled and its completion polled; so requests are numbered in the order of posting.
+  // Accounting of the send queue. Its places are parted: as many as READs may be in flight belong
+  // to READs, of which each is signalled and has its place until its completion is polled; so who
+  // counts the READs in flight needs no other room for them. The others are for SENDs, and the
+  // greeting. One of these is free again when its request, or a later one of them, has been
+  // signalled and its completion polled; so they are numbered in the order of posting.
   uint32_t send_room() const {
-    return plan_.send_depth - static_cast<uint32_t>(posted_ - retired_);
+    return plan_.send_depth - plan_.reads - static_cast<uint32_t>(posted_ - retired_);
   }
   uint64_t PostNumber(bool signalled) {
     assert(send_room() > 0);

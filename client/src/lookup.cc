@@ -17,9 +17,19 @@ using layout::DirectoryEntry;
 using layout::ItemState;
 using layout::Slot;
 
-void Lookup::Reset(std::string_view key, ReadSink* sink) {
+std::array<LookupContext::WarmBlock, 256> LookupContext::WarmBlocksOf(const SliceShape& shape) {
+  std::array<WarmBlock, 256> blocks{};
+  const uint64_t heap = shape.heap_end - shape.heap_begin;
+  for (uint32_t code = 0; code < blocks.size(); ++code) {
+    const uint64_t length = layout::FirstReadSizeOrZero(code);
+    if (length == 0 || length > ReadSink::kBlockBytes || length > heap) continue;
+    blocks[code] = {.span = heap - length + 1, .length = length};
+  }
+  return blocks;
+}
+
+void Lookup::Reset(std::string_view key) {
   key_ = key;
-  sink_ = sink;
   space_ = {};
   at_ = {};
 }
@@ -33,8 +43,16 @@ Lookup::Step Lookup::Read(State state, uint64_t offset, uint64_t length, void* t
           .target = static_cast<uint8_t*>(target)};
 }
 
+void Lookup::LeaveWarm(LookupContext& context) {
+  Reset(key_);
+  segment_ = context.segments.Get(hash_);
+  at_.cached = true;
+  state_ = State::kBlock;
+}
+
 Lookup::Step Lookup::Start(LookupContext& context) {
-  Reset(key_, sink_);
+  Reset(key_);
+  segment_ = context.segments.Get(hash_);
   if (copy_ == nullptr) return StartUncached(context);
   copy_ = context.cache.Find(segment_.frame, hash_.bucket(), hash_);
   if (copy_ == nullptr) return StartUncached(context);
@@ -74,18 +92,17 @@ void Lookup::CollectCachedOverflow(LookupContext& context) {
   }
 }
 
-Lookup::Step Lookup::StartAt(LookupContext& context, Slot slot, std::string_view key,
-                             ReadSink* sink) {
-  Reset(key, sink);
+Lookup::Step Lookup::StartAt(LookupContext& context, Slot slot, std::string_view key) {
+  Reset(key);
   at_.by_slot = true;
   candidates_[0] = slot;
   at_.candidate_count = 1;
   return TryCandidates(context);
 }
 
-Lookup::Step Lookup::StartAt(LookupContext& context, const LocatedItem& item, std::string_view key,
-                             ReadSink* sink) {
-  Reset(key, sink);
+Lookup::Step Lookup::StartAt(LookupContext& context, const LocatedItem& item,
+                             std::string_view key) {
+  Reset(key);
   at_.by_slot = true;
   slot_ = item.slot;
   expected_ = item.header;
@@ -158,7 +175,7 @@ Lookup::Step Lookup::TryCandidates(LookupContext& context) {
       --context.counters.cache_hits;
       ++context.counters.cache_misses;
     }
-    return ReadPrimary();
+    return segment_.offset == 0 ? ReadDirectory(context) : ReadPrimary();
   }
   return EndOfCandidates();
 }
@@ -178,6 +195,9 @@ Lookup::Step Lookup::EndOfCandidates() {
 
 Lookup::Step Lookup::OnRead(LookupContext& context) {
   switch (state_) {
+    case State::kWarm:
+      LeaveWarm(context);
+      return OnBlock(context);
     case State::kBlock:
       return OnBlock(context);
     case State::kDirectory:

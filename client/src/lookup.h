@@ -50,6 +50,7 @@ struct LookupContext {
         hash_seed(shape.hash_seed),
         cache(shared->buckets),
         segments(shared->segments),
+        warm_blocks(WarmBlocksOf(shape)),
         index(std::move(shared)) {}
   // With an index cache of its own.
   LookupContext(const SliceShape& slice, uint64_t cache_bytes)
@@ -59,8 +60,19 @@ struct LookupContext {
   const layout::SeededXxh3 hash_seed;
   BucketCache& cache;
   SegmentMap& segments;
+  // By size class, for blocks that are READ into a sink in one piece: `length` bytes, and the block
+  // lies in the heap if it begins less than `span` bytes behind the heap's begin. A span of 0 for
+  // other classes.
+  struct WarmBlock {
+    uint64_t span = 0;
+    uint64_t length = 0;
+  };
+  const std::array<WarmBlock, 256> warm_blocks;
   LookupCounters counters;
   const std::shared_ptr<IndexCache> index;
+
+ private:
+  static std::array<WarmBlock, 256> WarmBlocksOf(const SliceShape& shape);
 };
 
 // Where a lookup's READs land: registered memory, one for each lookup in flight. The size is not a
@@ -111,25 +123,42 @@ class Lookup {
   static constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
   static constexpr uint8_t kPiecesInFlight = 3;
 
-  // Says what is to be looked up, and has the lines of the cached bucket fetched meanwhile.
-  // `segment` is what context.segments has for the hash; offset 0 if it has none. `key`, of 1 to
-  // kMaxKeySize bytes, and `sink` are borrowed until the end of the lookup.
-  void Prepare(LookupContext& context, SegmentRef segment, layout::KeyHash hash,
-               std::string_view key, ReadSink* sink);
+  // Where READs land; borrowed until another one is set, which must not be during a lookup.
+  void UseSink(ReadSink* sink) { sink_ = sink; }
+  // The hash of the key: what Prepare was given, or what is set here for lookups that begin with
+  // StartAt.
+  layout::KeyHash hash() const { return hash_; }
+  std::string_view key() const { return key_; }
+  void set_hash(layout::KeyHash hash) { hash_ = hash; }
+
+  // Where the copy of a key's bucket lies if it lies at home, whose lines are asked for; nullptr if
+  // the segment is not known, or there is no cache.
+  static layout::Bucket* HomeOf(LookupContext& context, layout::KeyHash hash);
+  // The one slot of a copy at home that can be the key's, and the bytes of its block: false if it
+  // is not as simple as that.
+  static bool FindWarm(const LookupContext& context, const layout::Bucket& home,
+                       layout::KeyHash hash, layout::Slot* slot, uint64_t* length);
+
+  // Says what is to be looked up, and has the lines of the cached bucket fetched meanwhile. `key`,
+  // of 1 to kMaxKeySize bytes, is borrowed until the end of the lookup.
+  void Prepare(LookupContext& context, layout::KeyHash hash, std::string_view key);
   // Then starts it.
   Step Start(LookupContext& context);
-  Step Start(LookupContext& context, SegmentRef segment, layout::KeyHash hash, std::string_view key,
-             ReadSink* sink) {
-    Prepare(context, segment, hash, key, sink);
+  Step Start(LookupContext& context, layout::KeyHash hash, std::string_view key) {
+    Prepare(context, hash, key);
     return Start(context);
   }
   // The same as Start where all is as it nearly always is: the bucket's copy lies at home, one slot
-  // of it matches, and the block fits the sink. `*step` is its READ then; else false, and the
-  // lookup is to be started by Start.
-  bool StartWarm(LookupContext& context, Step* step);
+  // of it matches, and the block fits the sink, into which its `*length` bytes are to be READ then;
+  // else false, and the lookup is to be started by Start.
+  bool StartWarm(LookupContext& context, layout::Slot* slot, uint64_t* length);
+  // After Prepare: FindWarm in the copy that Prepare has named.
+  bool FindPrepared(const LookupContext& context, layout::Slot* slot, uint64_t* length) const;
+  // After Prepare: the block of a slot that FindWarm has found is being READ, or has been.
+  void ReadingWarm(LookupContext& context, layout::Slot slot, uint64_t length);
   // Starts with the block in which a scan has seen an item of the key. It is judged like any other
   // block; if it does not hold the key any more, the server is to be asked.
-  Step StartAt(LookupContext& context, layout::Slot slot, std::string_view key, ReadSink* sink);
+  Step StartAt(LookupContext& context, layout::Slot slot, std::string_view key);
   // Starts with an item of this key that the server has located in answer to a GET.
   //
   // The bytes that are READ are accepted if they are the key and a value that fit the header and
@@ -138,8 +167,7 @@ class Lookup {
   // linearizable: the server found the item, under its bucket's lock, after it was asked and before
   // it answered, and that is the instant at which the GET takes effect. Where the bytes come from
   // does not matter either then, since by their check they are that item's.
-  Step StartAt(LookupContext& context, const LocatedItem& item, std::string_view key,
-               ReadSink* sink);
+  Step StartAt(LookupContext& context, const LocatedItem& item, std::string_view key);
 
   // Before Start: the value is to land in `bytes`, and only header and key of the item in the sink.
   // Holds for the lookups to come, until it is called with nothing; not for StartAt. A step for
@@ -153,9 +181,9 @@ class Lookup {
 
   // The bytes of the oldest READ under way have arrived.
   Step OnRead(LookupContext& context);
-  // The same as OnRead where all is as it nearly always is: a block has come, in the sink, and is
-  // the key's item. Value (in the sink) and version are given back then; else false, and OnRead is
-  // to be called.
+  // The same as OnRead where all is as it nearly always is: what StartWarm began with has come and
+  // is the key's item. Value (in the sink) and version are given back then; else false, and OnRead
+  // is to be called.
   bool OnWarmRead(LookupContext& context, std::string_view* value, uint64_t* version);
   // Whether another READ can be posted behind the last one; if so, `*step` is it.
   bool NextRead(Step* step) {
@@ -173,6 +201,7 @@ class Lookup {
 
  private:
   enum class State : uint8_t {
+    kWarm,  // a block, the first thing that is READ; see LeaveWarm
     kDirectory,
     kPrimary,
     kOverflow,
@@ -187,7 +216,9 @@ class Lookup {
   static constexpr uint8_t kMaxRefreshes = 8;
   static constexpr uint8_t kMaxRounds = 2;
 
-  void Reset(std::string_view key, ReadSink* sink);
+  void Reset(std::string_view key);
+  // From kWarm to kBlock: sets what StartWarm has left out.
+  void LeaveWarm(LookupContext& context);
   Step Read(State state, uint64_t offset, uint64_t length, void* target);
   Step ReadDirectory(LookupContext& context);
   Step ReadPrimary();
@@ -228,7 +259,7 @@ class Lookup {
 
   layout::KeyHash hash_;
   std::string_view key_;
-  ReadSink* sink_;
+  ReadSink* sink_ = nullptr;
   std::span<uint8_t> space_;
   std::span<uint8_t> split_;  // where the value lands; nothing: behind its key. Not reset.
   SegmentRef segment_;

@@ -13,50 +13,61 @@
 
 namespace verbena::client {
 
-[[gnu::always_inline]] inline void Lookup::Prepare(LookupContext& context, SegmentRef segment,
-                                                   layout::KeyHash hash, std::string_view key,
-                                                   ReadSink* sink) {
-  key_ = key;
-  sink_ = sink;
-  hash_ = hash;
-  segment_ = segment;
-  copy_ = segment.offset != 0 && context.cache.enabled()
-              ? context.cache.Prefetch(segment.frame, hash.bucket())
-              : nullptr;
+[[gnu::always_inline]] inline layout::Bucket* Lookup::HomeOf(LookupContext& context,
+                                                             layout::KeyHash hash) {
+  const SegmentRef segment = context.segments.Get(hash);
+  return segment.offset != 0 && context.cache.enabled()
+             ? context.cache.Prefetch(segment.frame, hash.bucket())
+             : nullptr;
 }
 
-[[gnu::always_inline]] inline bool Lookup::StartWarm(LookupContext& context, Step* step) {
-  if (copy_ == nullptr || !BucketCache::ServesAtHome(*copy_, hash_)) return false;
-  const uint32_t mask = MatchSlots(*copy_, hash_.fingerprint());
+[[gnu::always_inline]] inline void Lookup::Prepare(LookupContext& context, layout::KeyHash hash,
+                                                   std::string_view key) {
+  key_ = key;
+  hash_ = hash;
+  copy_ = HomeOf(context, hash);
+}
+
+[[gnu::always_inline]] inline bool Lookup::FindWarm(const LookupContext& context,
+                                                    const layout::Bucket& home,
+                                                    layout::KeyHash hash, layout::Slot* slot,
+                                                    uint64_t* length) {
+  if (!BucketCache::ServesAtHome(home, hash)) return false;
+  const uint32_t mask = MatchSlots(home, hash.fingerprint());
   if (mask == 0 || (mask & (mask - 1)) != 0) return false;
   // Others may have changed the slot meanwhile. It is judged as it is now, like any other.
-  const layout::Slot slot{
-      LoadRelaxed(&copy_->slots[static_cast<size_t>(std::countr_zero(mask))].bits)};
-  const uint64_t length = context.shape.FirstRead(slot);
-  if (length == 0 || length > ReadSink::kBlockBytes) return false;
+  *slot = {LoadRelaxed(&home.slots[static_cast<size_t>(std::countr_zero(mask))].bits)};
+  // As SliceShape::FirstRead judges it.
+  const LookupContext::WarmBlock& block = context.warm_blocks[slot->size_class()];
+  *length = block.length;
+  return slot->offset() - context.shape.heap_begin < block.span;
+}
+
+[[gnu::always_inline]] inline void Lookup::ReadingWarm(LookupContext& context, layout::Slot slot,
+                                                       uint64_t length) {
   ++context.counters.cache_hits;
-  space_ = {};
-  at_ = {.cached = true, .candidate_count = 1, .next_candidate = 1};
-  state_ = State::kBlock;
+  state_ = State::kWarm;
   slot_ = slot;
   length_ = length;
-  *step = {.action = Action::kRead,
-           .length = static_cast<uint32_t>(length),
-           .offset = slot.offset(),
-           .target = sink_->block.data()};
+}
+
+[[gnu::always_inline]] inline bool Lookup::FindPrepared(const LookupContext& context,
+                                                        layout::Slot* slot,
+                                                        uint64_t* length) const {
+  return copy_ != nullptr && FindWarm(context, *copy_, hash_, slot, length);
+}
+
+[[gnu::always_inline]] inline bool Lookup::StartWarm(LookupContext& context, layout::Slot* slot,
+                                                     uint64_t* length) {
+  if (!FindPrepared(context, slot, length)) return false;
+  ReadingWarm(context, *slot, *length);
   return true;
 }
 
 [[gnu::always_inline]] inline bool Lookup::OnWarmRead(LookupContext& context,
                                                       std::string_view* value, uint64_t* version) {
-  if (state_ != State::kBlock || at_.in_space) return false;
-  const uint8_t* const bytes = sink_->block.data();
-  if (!layout::IsItemOf(bytes, length_, slot_.offset(), key_, context.hash_seed)) return false;
-  layout::ItemHeader header;
-  std::memcpy(&header, bytes, sizeof(header));
-  *value = {reinterpret_cast<const char*>(bytes) + sizeof(header) + key_.size(), header.value_len};
-  *version = header.version;
-  return true;
+  return state_ == State::kWarm && layout::TakeItemOf(sink_->block.data(), length_, slot_.offset(),
+                                                      key_, context.hash_seed, value, version);
 }
 
 }  // namespace verbena::client

@@ -55,8 +55,8 @@ enum class TakeStage : uint8_t { kTaking, kGetting, kDeleting };
 struct Registration;
 struct ScanRun;
 
-struct Operation {
-  // What each use sets anew stands together, as far as it may be set with few stores.
+// What each use of an operation sets anew: eight bytes, so that one store does it.
+struct OperationFlags {
   OperationKind kind = OperationKind::kGet;
   bool in_use = false;
   bool late = false;         // its deadline has passed
@@ -66,7 +66,11 @@ struct Operation {
   // request was sent at least once.
   bool asked = false;
   bool sent = false;
-  uint16_t asks = 0;  // how often a GET, or a get-and-delete, was sent to the server
+  uint8_t asks = 0;  // how often a GET, or a get-and-delete, was sent to the server
+};
+static_assert(sizeof(OperationFlags) == 8);
+
+struct Operation : OperationFlags {
   uint32_t slot = 0;  // in the pool; never changes, nor do the next two
   ReadSink* sink = nullptr;
   char* key_memory = nullptr;  // room for the longest key
@@ -76,11 +80,6 @@ struct Operation {
   // from there. Set by the scan for deadlines, so that starting an operation reads no clock.
   int64_t first_seen = 0;
   int64_t timeout_ns = 0;  // until its deadline; 0: as long as the connection's options say
-  // Of its READs in flight, as a ring: they complete in the order in which they were posted.
-  std::array<uint64_t, 4> post_numbers{};
-  uint32_t reads_posted = 0;  // ever; nor is the next one reset
-  uint32_t reads_completed = 0;
-  layout::KeyHash hash;
   std::string_view key;    // in the slot's key memory, or of the caller of a synchronous call
   std::string_view value;  // a large PUT's: the caller's; kTake: what was got
   Lookup::Step step{};     // the READ that waits to be posted
@@ -97,15 +96,16 @@ struct Operation {
   size_t scan_key = 0;                         // kScanGet: which of the answer's keys it fetches
 };
 
-static_assert(Lookup::kPiecesInFlight <= std::tuple_size_v<decltype(Operation::post_numbers)>);
-
 // One operation more than may be in flight: while its callback runs, an operation is finished but
 // still has its slot, and the callback may start another one. (Callbacks do not nest.) And one
 // extra operation of the connection's own, which does not count as being in flight.
 class OperationPool {
  public:
   explicit OperationPool(uint32_t depth)
-      : depth_(depth), operations_(SlotsFor(depth)), free_(new Operation*[SlotsFor(depth)]) {
+      : depth_(depth),
+        slots_(SlotsFor(depth)),
+        operations_(SlotsFor(depth)),
+        free_(new Operation*[SlotsFor(depth)]) {
     for (uint32_t slot = SlotsFor(depth); slot > 0; --slot) {
       operations_[slot - 1].slot = slot - 1;
       operations_[slot - 1].read_id = FirstReadId(slot - 1);
@@ -118,17 +118,13 @@ class OperationPool {
   uint32_t used() const { return used_; }
   bool full() const { return used_ >= depth_; }
 
+  // The one that Acquire would give. Requires !full().
+  Operation& Next() { return *free_[free_count_ - 1]; }
   // The most recently freed one, since its memory is likely to be in the cache. Requires !full().
   Operation& Acquire(OperationKind kind) {
     Operation& op = *free_[--free_count_];
     ++used_;
-    op.kind = kind;
-    op.in_use = true;
-    op.late = false;
-    op.read_queued = false;
-    op.asked = false;
-    op.sent = false;
-    op.asks = 0;
+    static_cast<OperationFlags&>(op) = {.kind = kind, .in_use = true};
     op.sync = nullptr;
     op.first_seen = 0;
     op.timeout_ns = 0;
@@ -145,28 +141,36 @@ class OperationPool {
   void Finish(Operation& op) {
     if (&op == extra_) {
       extra_ = nullptr;
+      op.in_use = false;
+      NextGeneration(op);
     } else {
-      --used_;
+      FinishUsers(op);
     }
+  }
+  // The same of one that is not the connection's own.
+  void FinishUsers(Operation& op) {
+    --used_;
     op.in_use = false;
-    op.read_id += uint64_t{1} << 32;  // the next generation
-    if (WrId(op.read_id).ref.generation == 0) [[unlikely]]
-      op.read_id = FirstReadId(op.slot);
+    NextGeneration(op);
   }
   void Free(Operation& op) { free_[free_count_++] = &op; }
 
   // The connection's own operation, if it is in flight.
   Operation* extra() { return extra_; }
   Operation& At(uint32_t slot) { return operations_[slot]; }
-  // The operation whose READs have this id; nullptr if it is none's in flight.
+  // The operation whose READs have this id; nullptr if it is none's in flight. (One that is not in
+  // use has an id that no READ in flight has had.)
   Operation* FindByRead(uint64_t id) {
     const auto slot = static_cast<uint32_t>(id);
-    if (slot >= SlotsFor(depth_)) return nullptr;
+    if (slot >= slots_) return nullptr;
     Operation& op = operations_[slot];
-    return op.in_use && op.read_id == id ? &op : nullptr;
+    return op.read_id == id ? &op : nullptr;
   }
   // nullptr if the reference is out of range or of an earlier use.
-  Operation* Find(verbs::SlotRef ref) { return FindByRead(WrId(RequestKind::kRead, ref).bits()); }
+  Operation* Find(verbs::SlotRef ref) {
+    Operation* const op = FindByRead(WrId(RequestKind::kRead, ref).bits());
+    return op != nullptr && op->in_use ? op : nullptr;
+  }
   static verbs::SlotRef RefOf(const Operation& op) { return WrId(op.read_id).ref; }
 
   // Calls visit(Operation&) for each slot.
@@ -185,7 +189,15 @@ class OperationPool {
  private:
   static uint64_t FirstReadId(uint32_t slot) { return WrId(RequestKind::kRead, {slot, 1}).bits(); }
 
+  static void NextGeneration(Operation& op) {
+    op.read_id += uint64_t{1} << 32;
+    // After the last generation it runs over into the kind.
+    if (WrId(op.read_id).kind != RequestKind::kRead) [[unlikely]]
+      op.read_id = FirstReadId(op.slot);
+  }
+
   const uint32_t depth_;
+  const uint32_t slots_;
   uint32_t used_ = 0;
   Operation* extra_ = nullptr;  // in flight
   std::vector<Operation> operations_;

@@ -44,8 +44,14 @@ struct BucketHeader {
   }
 
   // Whether keys with this hash belong to the segment. False for nonsensical depths.
-  bool Covers(KeyHash hash) const {
-    return depth() <= kMaxDepth && ((hash.prefix() ^ prefix()) & ~PrefixMask(depth())) == 0;
+  bool Covers(KeyHash hash) const { return depth() <= kMaxDepth && AgreesWith(hash); }
+  // The same where the depth is known to make sense.
+  bool AgreesWith(KeyHash hash) const {
+    constexpr unsigned kDepthBits = 64 - kLinkBits - kPrefixBits;
+    static_assert(kDepthBits == 6, "so that no depth shifts by more than 63 bits");
+    // The topmost `depth` bits of the prefix and of the hash. In two shifts, since there is none by
+    // 64 bits.
+    return ((hash.bits ^ bits << kDepthBits) >> (63 - depth()) >> 1) == 0;
   }
 
   friend bool operator==(BucketHeader, BucketHeader) = default;

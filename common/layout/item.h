@@ -13,6 +13,7 @@
 // only if the check matches, the key equals the one asked for and the lengths fit the block.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -20,6 +21,10 @@
 #include "common/layout/key_hash.h"
 #include "common/layout/size_class.h"
 #include "common/layout/xxh3.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 namespace verbena::layout {
 
@@ -54,7 +59,8 @@ uint64_t HeaderCheck(const ItemHeader& header, uint64_t block_offset, const Seed
 
 // The part of the check that depends on key and value, which lie one behind the other at `body`.
 template <typename Seed>
-uint64_t BodyCheck(const void* body, uint64_t size, const Seed& seed) {
+[[gnu::always_inline]] inline uint64_t BodyCheck(const void* body, uint64_t size,
+                                                 const Seed& seed) {
   return Xxh3(body, size, seed);
 }
 
@@ -79,22 +85,65 @@ inline bool SameKey(const void* a, const void* b, size_t size) {
   return difference == 0;
 }
 
+#if defined(__SSE2__)
+// Keys of 16 to 32 bytes, as SameKey.
+[[gnu::always_inline]] inline bool SameMiddlingKey(const void* a, const void* b, size_t size) {
+  const auto equal = [a, b](size_t at) {
+    return _mm_cmpeq_epi8(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(static_cast<const char*>(a) + at)),
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(static_cast<const char*>(b) + at)));
+  };
+  return _mm_movemask_epi8(_mm_and_si128(equal(0), equal(size - 16))) == 0xffff;
+}
+#else
+inline bool SameMiddlingKey(const void* a, const void* b, size_t size) {
+  return SameKey(a, b, size);
+}
+#endif
+
 // Whether `block`, a private copy of `size` bytes that were read from `block_offset`, is a whole
-// and valid item of `key`, which has 1 to kMaxKeySize bytes. What a GET pays for every item that it
-// finds, so it is inline.
+// and valid item of `key`, which has 1 to kMaxKeySize bytes; if so, `*value` is its value, in the
+// block, and `*version` its version. What a GET pays for every item that it finds, so it is inline,
+// and takes the header as the three words that it is: little-endian, as the layout is.
 template <typename Seed>
-[[gnu::always_inline]] inline bool IsItemOf(const uint8_t* block, uint64_t size,
-                                            uint64_t block_offset, std::string_view key,
-                                            const Seed& seed) {
+[[gnu::always_inline]] inline bool TakeItemOf(const uint8_t* block, uint64_t size,
+                                              uint64_t block_offset, std::string_view key,
+                                              const Seed& seed, std::string_view* value,
+                                              uint64_t* version) {
+  static_assert(offsetof(ItemHeader, version) == 8 && offsetof(ItemHeader, value_len) == 16 &&
+                offsetof(ItemHeader, key_len) == 20);
   if (size < sizeof(ItemHeader)) return false;
-  ItemHeader header;
-  std::memcpy(&header, block, sizeof(header));
-  const uint64_t body_size = header.size() - sizeof(header);
-  const uint8_t* const body = block + sizeof(header);
-  return header.check != 0 && header.key_len == key.size() && body_size <= size - sizeof(header) &&
-         SameKey(body, key.data(), key.size()) &&
-         CombineChecks(HeaderCheck(header, block_offset, seed), BodyCheck(body, body_size, seed)) ==
-             header.check;
+  uint64_t check;
+  uint64_t item_version;
+  uint64_t lengths_and_flags;
+  std::memcpy(&check, block, sizeof(check));
+  std::memcpy(&item_version, block + 8, sizeof(item_version));
+  std::memcpy(&lengths_and_flags, block + 16, sizeof(lengths_and_flags));
+  if (check == 0 || static_cast<uint16_t>(lengths_and_flags >> 32) != key.size()) return false;
+  const uint64_t value_size = static_cast<uint32_t>(lengths_and_flags);
+  const uint64_t body_size = key.size() + value_size;
+  const uint8_t* const body = block + sizeof(ItemHeader);
+  if (body_size > size - sizeof(ItemHeader)) return false;
+  if (key.size() >= 16 && key.size() <= 32) [[likely]] {
+    if (!SameMiddlingKey(body, key.data(), key.size())) return false;
+  } else if (!SameKey(body, key.data(), key.size())) {
+    return false;
+  }
+  const uint64_t header_check = Xxh3OfWords(item_version, lengths_and_flags, block_offset, seed);
+  const uint64_t body_check = BodyCheck(body, body_size, seed);
+  if ((header_check ^ body_check ^ check) != 0 && CombineChecks(header_check, body_check) != check)
+    return false;
+  *value = {reinterpret_cast<const char*>(body) + key.size(), value_size};
+  *version = item_version;
+  return true;
+}
+
+template <typename Seed>
+bool IsItemOf(const uint8_t* block, uint64_t size, uint64_t block_offset, std::string_view key,
+              const Seed& seed) {
+  std::string_view value;
+  uint64_t version;
+  return TakeItemOf(block, size, block_offset, key, seed, &value, &version);
 }
 
 // Verdict on a private copy of a block.

@@ -45,16 +45,15 @@ inline uint64_t Xxh3(const void* data, size_t size, uint64_t seed) {
 
 namespace internal {
 
-// The two halves of the product, one XORed with the other. In assembler where that is one
-// instruction, since gcc moves the halves about so much that it takes twice as many.
-[[gnu::always_inline]] inline uint64_t FoldedProduct(uint64_t a, uint64_t b) {
+// `sum` and the two halves of the product, one XORed with the other. In assembler where that is
+// three instructions, since gcc moves the halves about so much that it takes twice as many.
+[[gnu::always_inline]] inline uint64_t PlusFoldedProduct(uint64_t sum, uint64_t a, uint64_t b) {
 #if defined(__x86_64__)
-  uint64_t high;
-  asm("mulq %2" : "+a"(a), "=d"(high) : "r"(b) : "cc");
-  return a ^ high;
+  asm("mulq %%rdx\n\txorq %%rdx, %%rax\n\taddq %%rax, %0" : "+r"(sum), "+a"(a), "+d"(b) : : "cc");
+  return sum;
 #else
   const auto product = static_cast<unsigned __int128>(a) * b;
-  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  return sum + (static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64));
 #endif
 }
 
@@ -80,37 +79,38 @@ class SeededXxh3 {
     const auto* const begin = static_cast<const unsigned char*>(data);
     const unsigned char* const end = begin + size;
     // Pairs of 16 bytes from both ends inwards.
-    uint64_t sum = size * XXH_PRIME64_1 + Mix(begin, 0) + Mix(end - 16, 1);
+    uint64_t sum = Mix(Mix(size * XXH_PRIME64_1, begin, 0), end - 16, 1);
     if (size > 32) {
-      sum += Mix(begin + 16, 2) + Mix(end - 32, 3);
+      sum = Mix(Mix(sum, begin + 16, 2), end - 32, 3);
       if (size > 64) {
-        sum += Mix(begin + 32, 4) + Mix(end - 48, 5);
-        if (size > 96) sum += Mix(begin + 48, 6) + Mix(end - 64, 7);
+        sum = Mix(Mix(sum, begin + 32, 4), end - 48, 5);
+        if (size > 96) sum = Mix(Mix(sum, begin + 48, 6), end - 64, 7);
       }
     }
     return XXH3_avalanche(sum);
   }
   // Of the 24 bytes that three words are in memory.
   [[gnu::always_inline]] uint64_t HashWords(uint64_t a, uint64_t b, uint64_t c) const {
-    return XXH3_avalanche(3 * sizeof(a) * XXH_PRIME64_1 + MixWords(a, b, 0) + MixWords(b, c, 1));
+    return XXH3_avalanche(MixWords(MixWords(3 * sizeof(a) * XXH_PRIME64_1, a, b, 0), b, c, 1));
   }
 
  private:
-  // 16 bytes of the input with the `part`-th 16 bytes of the secret.
-  [[gnu::always_inline]] uint64_t Mix(const unsigned char* bytes, size_t part) const {
+  // `sum` and 16 bytes of the input with the `part`-th 16 bytes of the secret.
+  [[gnu::always_inline]] uint64_t Mix(uint64_t sum, const unsigned char* bytes, size_t part) const {
     uint64_t words[2];
     std::memcpy(words, bytes, sizeof(words));
-    return MixWords(words[0], words[1], part);
+    return MixWords(sum, words[0], words[1], part);
   }
-  [[gnu::always_inline]] uint64_t MixWords(uint64_t a, uint64_t b, size_t part) const {
-    return internal::FoldedProduct(a ^ secret_[2 * part], b ^ secret_[2 * part + 1]);
+  [[gnu::always_inline]] uint64_t MixWords(uint64_t sum, uint64_t a, uint64_t b,
+                                           size_t part) const {
+    return internal::PlusFoldedProduct(sum, a ^ secret_[2 * part], b ^ secret_[2 * part + 1]);
   }
 
   const uint64_t seed_;
   alignas(64) uint64_t secret_[24];
 };
 
-inline uint64_t Xxh3(const void* data, size_t size, const SeededXxh3& seed) {
+[[gnu::always_inline]] inline uint64_t Xxh3(const void* data, size_t size, const SeededXxh3& seed) {
   return seed.Hash(data, size);
 }
 

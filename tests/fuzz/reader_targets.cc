@@ -96,7 +96,9 @@ class Flight {
   // each of these up to 14 READs (a run of 3 MiB in pieces).
   static constexpr int kMostReads = 10 * 33 * (1 + 15 * 14);
 
-  Flight(const SliceShape& shape, LookupContext& context) : shape_(shape), context_(context) {}
+  Flight(const SliceShape& shape, LookupContext& context) : shape_(shape), context_(context) {
+    lookup_.UseSink(sink_.get());
+  }
 
   bool active() const { return active_; }
 
@@ -110,12 +112,21 @@ class Flight {
     under_way_.clear();
     located_ = choice >= 0xd0;
     if (choice >= 0xe8) {
-      step_ = lookup_.StartAt(context_, TakeSlot(tape), key_, sink_.get());
+      step_ = lookup_.StartAt(context_, TakeSlot(tape), key_);
     } else if (located_) {
-      step_ = lookup_.StartAt(context_, TakeLocated(tape), key_, sink_.get());
+      step_ = lookup_.StartAt(context_, TakeLocated(tape), key_);
     } else {
-      lookup_.Prepare(context_, context_.segments.Get(hash_), hash_, key_, sink_.get());
-      if (!lookup_.StartWarm(context_, &step_)) step_ = lookup_.Start(context_);
+      lookup_.Prepare(context_, hash_, key_);
+      layout::Slot slot;
+      uint64_t length = 0;
+      if (lookup_.StartWarm(context_, &slot, &length)) {
+        step_ = {.action = Action::kRead,
+                 .length = static_cast<uint32_t>(length),
+                 .offset = slot.offset(),
+                 .target = sink_->block.data()};
+      } else {
+        step_ = lookup_.Start(context_);
+      }
     }
     Settle();
   }

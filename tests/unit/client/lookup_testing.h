@@ -75,17 +75,24 @@ class Reader {
 
   Outcome Get(std::string_view key, const Hook& hook = {}) {
     Lookup lookup;
-    lookup.Prepare(context_, context_.segments.Get(HashOf(key)), HashOf(key), key, sink_.get());
-    Lookup::Step step;
-    const bool warm = lookup.StartWarm(context_, &step);
-    if (!warm) step = lookup.Start(context_);
+    lookup.UseSink(sink_.get());
+    lookup.Prepare(context_, HashOf(key), key);
+    layout::Slot slot;
+    uint64_t length;
+    const bool warm = lookup.StartWarm(context_, &slot, &length);
+    const Lookup::Step step = warm ? Lookup::Step{.action = Lookup::Action::kRead,
+                                                  .length = static_cast<uint32_t>(length),
+                                                  .offset = slot.offset(),
+                                                  .target = sink_->block.data()}
+                                   : lookup.Start(context_);
     Outcome outcome = Drive(lookup, step, hook);
     outcome.started_warm = warm;
     return outcome;
   }
   Outcome GetAt(const LocatedItem& item, std::string_view key, const Hook& hook = {}) {
     Lookup lookup;
-    return Drive(lookup, lookup.StartAt(context_, item, key, sink_.get()), hook);
+    lookup.UseSink(sink_.get());
+    return Drive(lookup, lookup.StartAt(context_, item, key), hook);
   }
 
  private:

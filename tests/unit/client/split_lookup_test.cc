@@ -36,10 +36,10 @@ class SplitReader {
     target_ = std::span(memory_).subspan(kGuard, room);
     const layout::KeyHash hash = layout::KeyHash::Of(key, context_.shape.hash_seed);
     Lookup lookup;
+    lookup.UseSink(sink_.get());
     lookup.SplitInto(target_);
     reads_ = 0;
-    const Lookup::Action action = Drive(
-        lookup, lookup.Start(context_, context_.segments.Get(hash), hash, key, sink_.get()), hook);
+    const Lookup::Action action = Drive(lookup, lookup.Start(context_, hash, key), hook);
     value_ = action == Lookup::Action::kFound ? std::string(lookup.value()) : "";
     if (action == Lookup::Action::kFound) {
       EXPECT_EQ(reinterpret_cast<const uint8_t*>(lookup.value().data()), target_.data());
