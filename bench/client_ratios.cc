@@ -19,6 +19,7 @@
 #include "bench/commands.h"
 #include "bench/interrupt.h"
 #include "bench/random.h"
+#include "bench/ratio.h"
 #include "bench/raw_side.h"
 #include "bench/statistics.h"
 #include "bench/ticks.h"
@@ -43,25 +44,14 @@ constexpr uint32_t kBlock = 160;
 
 double Seconds(int64_t begin) { return static_cast<double>(MonotonicNanos() - begin) * 1e-9; }
 
-// One ratio of the table: its samples, one for each round, and its limit; 0 for those that only say
-// what the device can do.
+// One ratio of the table, with its samples, one for each round.
 struct Ratio {
   const char* what;
-  bool at_most;
+  Bound bound;
   double limit;
   std::vector<double> rounds;
 
-  bool Print() const {
-    const Spread spread = SpreadOf(rounds);
-    if (limit == 0) {
-      std::printf("%-58s %6.3f  (%.3f to %.3f)\n", what, spread.median, spread.least, spread.most);
-      return true;
-    }
-    const bool met = at_most ? spread.median <= limit : spread.median >= limit;
-    std::printf("%-58s %6.3f  (%.3f to %.3f)  %s %.4g  %s\n", what, spread.median, spread.least,
-                spread.most, at_most ? "<=" : ">=", limit, met ? "met" : "MISSED");
-    return met;
-  }
+  bool Print() const { return PrintRatio(what, SpreadOf(rounds), bound, limit); }
 };
 
 class ClientRatios {
@@ -337,16 +327,18 @@ class ClientRatios {
   std::unique_ptr<StorageBaseline> storage_;
   std::unique_ptr<Client> shared_client_;
 
-  Ratio large_{"GET of 1 MiB, bandwidth / plain READ of 1 MiB", false, 0.6, {}};
-  Ratio put_{"(PUT p50 - SEND ping-pong p50) / PUT in the storage", true, 1.3, {}};
-  Ratio puts_together_{"rate of PUTs, 16 at once / one at a time", false, 4, {}};
-  Ratio multi_get_{"MultiGet of 64 keys, time / 64 GETs one by one", true, 0.5, {}};
-  Ratio read_lists_{"  for scale: plain READs, time in lists of 16 / one by one", true, 0, {}};
-  Ratio multi_doorbells_{"doorbells per key of MultiGet", true, 1.0 / 16, {}};
-  Ratio one_by_one_doorbells_{"doorbells per key one by one", false, 0.9, {}};
-  Ratio threads_{"rate of two threads / one (two Connections, depth 16)", false, 1.8, {}};
-  Ratio client_threads_{"rate of two threads / one (a Client with two slots)", false, 1.8, {}};
-  Ratio read_threads_{"  for scale: plain READs of two threads / one", false, 0, {}};
+  Ratio large_{"GET of 1 MiB, bandwidth / plain READ of 1 MiB", Bound::kAtLeast, 0.6, {}};
+  Ratio put_{"(PUT p50 - SEND ping-pong p50) / PUT in the storage", Bound::kAtMost, 1.3, {}};
+  Ratio puts_together_{"rate of PUTs, 16 at once / one at a time", Bound::kAtLeast, 4, {}};
+  Ratio multi_get_{"MultiGet of 64 keys, time / 64 GETs one by one", Bound::kAtMost, 0.5, {}};
+  Ratio read_lists_{
+      "  for scale: plain READs, time in lists of 16 / one by one", Bound::kNone, 0, {}};
+  Ratio multi_doorbells_{"doorbells per key of MultiGet", Bound::kAtMost, 1.0 / 16, {}};
+  Ratio one_by_one_doorbells_{"doorbells per key one by one", Bound::kAtLeast, 0.9, {}};
+  Ratio threads_{"rate of two threads / one (two Connections, depth 16)", Bound::kAtLeast, 1.8, {}};
+  Ratio client_threads_{
+      "rate of two threads / one (a Client with two slots)", Bound::kAtLeast, 1.8, {}};
+  Ratio read_threads_{"  for scale: plain READs of two threads / one", Bound::kNone, 0, {}};
 };
 
 }  // namespace

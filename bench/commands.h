@@ -19,5 +19,7 @@ int Compare(const Config& config);
 int WarmGets(const Config& config);
 // For client_ratios.sh.
 int MeasureClientRatios(const Config& config);
+// For fabric_baseline.sh.
+int MeasureFabricRatios(const Config& config);
 
 }  // namespace verbena::bench

@@ -71,7 +71,7 @@ int Run(int argc, char** argv) {
   }
   std::optional<Command> command;
   if (name == "load") command = Command::kLoad;
-  if (name == "run" || name == "warm-gets" || name == "client-ratios") {
+  if (name == "run" || name == "warm-gets" || name == "client-ratios" || name == "fabric-ratios") {
     command = Command::kRun;
   }
   if (name == "compare") command = Command::kCompare;
@@ -85,6 +85,7 @@ int Run(int argc, char** argv) {
   CatchInterrupts();
   if (name == "warm-gets") return WarmGets(*config);
   if (name == "client-ratios") return MeasureClientRatios(*config);
+  if (name == "fabric-ratios") return MeasureFabricRatios(*config);
   return *command == Command::kCompare ? Compare(*config) : LoadOrRun(*config);
 }
 

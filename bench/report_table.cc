@@ -86,6 +86,15 @@ std::string RatioLine(const char* name, const Spread& spread) {
                          spread.most);
 }
 
+}  // namespace
+
+std::string FormatNanos(double nanos) {
+  if (nanos < 1e3) return absl::StrFormat("%.0f ns", nanos);
+  if (nanos < 1e6) return absl::StrFormat("%.2f us", nanos / 1e3);
+  if (nanos < 1e9) return absl::StrFormat("%.2f ms", nanos / 1e6);
+  return absl::StrFormat("%.2f s", nanos / 1e9);
+}
+
 std::string BaselineLines(const BaselineResult& b) {
   std::string text = absl::StrFormat(
       "\nbaseline: medians of %d alternating rounds, same process, fabric and device\n"
@@ -109,15 +118,6 @@ std::string BaselineLines(const BaselineResult& b) {
   text += RatioLine("PUT p50 / ping-pong p50", b.put_over_pingpong);
   text += RatioLine("(PUT p50 - ping-pong p50) / PUT in the storage p50", b.put_over_storage);
   return text;
-}
-
-}  // namespace
-
-std::string FormatNanos(double nanos) {
-  if (nanos < 1e3) return absl::StrFormat("%.0f ns", nanos);
-  if (nanos < 1e6) return absl::StrFormat("%.2f us", nanos / 1e3);
-  if (nanos < 1e9) return absl::StrFormat("%.2f ms", nanos / 1e6);
-  return absl::StrFormat("%.2f s", nanos / 1e9);
 }
 
 std::string RunTable(const Config& config, const RunContext& context, const RunResult& result,

@@ -13,6 +13,9 @@ namespace verbena::bench {
 std::string RunTable(const Config& config, const RunContext& context, const RunResult& result,
                      const BaselineResult* baseline);
 
+// The part of it that tells the baseline.
+std::string BaselineLines(const BaselineResult& baseline);
+
 // "12.3 us", "1.20 ms", "3.4 s", "120 ns".
 std::string FormatNanos(double nanos);
 

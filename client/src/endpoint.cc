@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
+#include "common/verbs/device_files.h"
 #include "common/verbs/errors.h"
 #include "common/verbs/local_devices.h"
 
@@ -100,9 +101,17 @@ absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Begin(verbs::VerbsApi& api,
   return OfConnecting(status);
 }
 
-// Where the route to the server has no device: which routes have one.
+// Where the route to the server has no device: which routes have one. Where a file of a device
+// could not be opened: which, and why.
 absl::Status Endpoint::WithDevices(const absl::Status& status, const NetAddress& server) {
   const int error = verbs::ErrnoOf(status).value_or(0);
+  if (!verbs::IsSoft(api_) && (error == EPERM || error == EACCES || error == ENOENT)) {
+    // The libraries do not say which file it was.
+    const absl::Status files = verbs::CheckDeviceFiles();
+    if (!files.ok()) {
+      return absl::Status(status.code(), absl::StrCat(status.message(), " ", files.message()));
+    }
+  }
   const bool no_route = verbs::IsNoDevice(status) || error == ENETUNREACH ||
                         error == EHOSTUNREACH || error == EADDRNOTAVAIL;
   if (!no_route || verbs::IsSoft(api_) || !cm_channel_.valid()) return status;
@@ -119,9 +128,9 @@ absl::Status Endpoint::WithLimits(const absl::Status& status) const {
   const ibv_device_attr& limits = capabilities_->limits();
   return absl::Status(
       status.code(),
-      absl::StrCat(status.message(), " (Device ", device_name_, " has room for: max_qp ",
-                   limits.max_qp, ", max_cq ", limits.max_cq, ", max_mr ", limits.max_mr,
-                   ", max_pd ", limits.max_pd, ", for all programs together.)"));
+      absl::StrCat(status.message(), " (A connection takes 1 of each, and device ", device_name_,
+                   " has room for: max_qp ", limits.max_qp, ", max_cq ", limits.max_cq, ", max_mr ",
+                   limits.max_mr, ", max_pd ", limits.max_pd, ", for all programs together.)"));
 }
 
 Endpoint::~Endpoint() { Break(); }

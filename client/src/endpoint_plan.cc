@@ -65,10 +65,10 @@ absl::Status CheckRegistration(const verbs::Capabilities& device, std::string_vi
   const uint64_t limit = device.limits().max_mr_size;
   // 0: not stated.
   if (limit == 0 || bytes <= limit) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(ToAbsl(what), " takes ", FormatSize(bytes), " of registered memory, and device ",
-                   ToAbsl(device_name), " registers at most ", FormatSize(limit),
-                   " in one piece (max_mr_size): ", ToAbsl(remedy)));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      ToAbsl(what), " takes ", FormatSize(bytes), " (", bytes,
+      " bytes) of registered memory, and device ", ToAbsl(device_name), " registers at most ",
+      FormatSize(limit), " in one piece (max_mr_size = ", limit, "): ", ToAbsl(remedy)));
 }
 
 }  // namespace verbena::client

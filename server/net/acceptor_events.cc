@@ -85,7 +85,12 @@ void Acceptor::OnAddressChange(rdma_cm_id* id) {
 void Acceptor::TakeAsyncEvents(Adapter& adapter) {
   while (!adapter.leaving()) {
     absl::StatusOr<std::optional<verbs::AsyncEvent>> event = adapter.device().TryGetAsyncEvent();
-    if (!event.ok() || !event->has_value()) return;
+    if (!event.ok()) {
+      // The descriptor stays readable, so it is tried again.
+      if (log_.Allow()) LogError(event.status().message());
+      return;
+    }
+    if (!event->has_value()) return;
     adapter.counters().async_events.Add();
     OnAsyncEvent(adapter, **event);
   }

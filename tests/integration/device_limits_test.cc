@@ -21,6 +21,7 @@ namespace {
 
 using server::Server;
 using server::ServerConfig;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using verbs::LimitedVerbs;
 using verbs::LoweredLimits;
@@ -273,15 +274,16 @@ INSTANTIATE_TEST_SUITE_P(
                       RefusedClient{"max_mr_size",
                                     {.max_mr_size = 1 << 20},
                                     absl::StatusCode::kResourceExhausted,
-                                    {"vsoft0", "max_mr_size", "1MiB", "depth"}},
+                                    {"vsoft0", "takes 1.52MiB (1594112 bytes)", "at most 1MiB",
+                                     "max_mr_size = 1048576", "depth"}},
                       RefusedClient{"max_qp",
                                     {.max_qp = 0},
                                     absl::StatusCode::kResourceExhausted,
-                                    {"vsoft0", "max_qp 0", "rdma_create_qp"}},
+                                    {"vsoft0", "takes 1 of each", "max_qp 0", "rdma_create_qp"}},
                       RefusedClient{"max_pd",
                                     {.max_pd = 0},
                                     absl::StatusCode::kResourceExhausted,
-                                    {"vsoft0", "max_pd 0", "ibv_alloc_pd"}}),
+                                    {"vsoft0", "takes 1 of each", "max_pd 0", "ibv_alloc_pd"}}),
     [](const ::testing::TestParamInfo<RefusedClient>& test) { return test.param.name; });
 
 // A value that the client's device cannot register in one piece is refused, either way, and the
@@ -303,11 +305,12 @@ TEST(ClientLimits, ValuesOverMaxMrSize) {
   value.resize((3 << 20) + 1, 'w');
   const absl::Status put = (*small)->Put("key", value).status();
   EXPECT_TRUE(absl::IsResourceExhausted(put)) << put;
-  EXPECT_THAT(Text(put), HasSubstr("max_mr_size"));
+  EXPECT_THAT(Text(put), AllOf(HasSubstr("(3145729 bytes)"), HasSubstr("max_mr_size = 3145728")));
   ASSERT_TRUE((*large)->Put("key", value).ok());
   const absl::Status get = (*small)->Get("key", &got);
   EXPECT_TRUE(absl::IsResourceExhausted(get)) << get;
-  EXPECT_THAT(Text(get), HasSubstr("max_mr_size"));
+  // With what the item has before its value.
+  EXPECT_THAT(Text(get), AllOf(HasSubstr("(3145756 bytes)"), HasSubstr("max_mr_size = 3145728")));
   ASSERT_TRUE((*small)->Put("key", "small").ok());
   ASSERT_TRUE((*small)->Get("key", &got).ok());
   EXPECT_EQ(got, "small");

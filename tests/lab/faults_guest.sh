@@ -42,7 +42,7 @@ info_lacks() { cli "$1" --json info >"$WORK/info" 2>/dev/null && ! grep -qF -- "
 works() { cli "$1" ping >/dev/null 2>&1; }
 serves() { kill -0 $SERVER 2>/dev/null || fail 'the server has ended'; }
 
-# refused WHAT TEXT... -- COMMAND...: the command ends with status 1 and says each text.
+# refused WHAT TEXT... -- COMMAND...: the command ends with status 1 (or REFUSED) and says each text.
 refused() {
   local what=$1 texts=() status=0
   shift
@@ -52,7 +52,7 @@ refused() {
   done
   shift
   timeout 30 "$@" >"$WORK/refused" 2>&1 || status=$?
-  [ $status -eq 1 ] || fail "$what: status $status: $(cat "$WORK/refused")"
+  [ $status -eq "${REFUSED:-1}" ] || fail "$what: status $status: $(cat "$WORK/refused")"
   says "$WORK/refused" "${texts[@]}"
   ok "$what"
 }
@@ -94,6 +94,22 @@ cannot_start() {
   says "$LOG" SOFT 'no RDMA device has the address 127.0.0.1' "$RXE (rxe0)"
   stop_server
   ok 'auto says that it takes the software device, and why'
+}
+
+client_without_permission() {
+  start_server --fabric=verbs --listen="$RXE:$PORT"
+  local nobody=(setpriv --reuid=65534 --clear-groups
+    "$BIN/verbena-cli" --fabric=verbs --server="$RXE:$PORT" --timeout=5s ping)
+  "${nobody[@]}" || fail 'a user who may use the device cannot'
+  chmod 600 /dev/infiniband/uverbs*
+  REFUSED=3 refused 'a client without permission for the device' /dev/infiniband/uverbs rxe0 \
+    root -- "${nobody[@]}"
+  chmod 666 /dev/infiniband/uverbs*
+  chmod 600 /dev/infiniband/rdma_cm
+  REFUSED=3 refused 'a client without permission for the connection manager' \
+    /dev/infiniband/rdma_cm -- "${nobody[@]}"
+  chmod 666 /dev/infiniband/rdma_cm
+  stop_server
 }
 
 listens_everywhere() {
@@ -149,31 +165,38 @@ link_goes_and_comes() {
   wait $TRAFFIC && fail 'traffic goes on without a link'
   grep -q 'UNAVAILABLE\|DEADLINE' "$WORK/traffic" || fail "$(cat "$WORK/traffic")"
   ip link set e0 up
+  ip -6 addr add fd78::1/64 dev e0 nodad
   until_true 30 'no new connections of siw0 after the link is back' works $SIW
   until_true 30 'connections are left over' info_has $RXE '"connections":1,'
   serves
   ok 'a link goes and comes back'
 }
 
-device_goes_and_comes() {
-  traffic $RXE $SIW
+# device DEVICE TYPE NETDEV ADDRESS OTHER: the device of ADDRESS is removed while clients work over
+# it, and comes back; seen through OTHER.
+device() {
+  local name=$1 address=$4 other=$5 removals
+  removals=$(grep -c "device $name is let go" "$LOG" || true)
+  traffic "$address" "$other"
   local from=$SECONDS
-  timeout 30 rdma link delete rxe0 || fail 'the removal of rxe0 does not end'
+  timeout 30 rdma link delete "$name" || fail "the removal of $name does not end"
   printf 'removed after %s s\n' $((SECONDS - from))
   serves
-  wait $TRAFFIC || true
-  says "$LOG" 'device rxe0 is removed' 'device rxe0 is let go'
-  works $SIW || fail 'siw0 does not serve any more'
-  info_has $SIW "\"missing\":[\"$RXE:$PORT\"" || fail 'info does not say what is missing'
-  info_lacks $SIW '"device":"rxe0"' || fail 'info still lists rxe0'
-  info_has $SIW '"device_removed":1' || fail 'no connection has ended for this reason'
-  ok 'a device is removed under traffic'
-  rdma link add rxe0 type rxe netdev d0
-  until_true 30 'rxe0 is not used again' works $RXE
-  until_true 30 'rxe0 is not listed again' info_has $SIW '"missing":[]'
-  cli $RXE get large >"$WORK/got" || fail 'the data is gone'
+  if wait "$TRAFFIC"; then fail "traffic goes on without $name"; fi
+  says "$LOG" "device $name is removed"
+  let_go() { [ "$(grep -c "device $name is let go" "$LOG")" -gt "$removals" ]; }
+  until_true 10 "$name is not let go" let_go
+  works "$other" || fail "the other device does not serve any more than $name"
+  info_has "$other" "\"missing\":[\"$address:$PORT\"" || fail 'info does not say what is missing'
+  info_lacks "$other" "\"device\":\"$name\"" || fail "info still lists $name"
+  info_lacks "$other" '"device_removed":0' || fail 'no connection has ended for this reason'
+  ok "$name is removed under traffic"
+  rdma link add "$name" type "$2" netdev "$3"
+  until_true 30 "$name is not used again" works "$address"
+  until_true 30 "$name is not listed again" info_has "$other" '"missing":[]'
+  cli "$address" get large >"$WORK/got" || fail 'the data is gone'
   cmp "$WORK/large" "$WORK/got" || fail 'the data is another'
-  ok 'it is used again when it is back'
+  ok "$name is used again when it is back"
 }
 
 all_devices_go() {
@@ -190,7 +213,9 @@ all_devices_go() {
 }
 
 cannot_start
+client_without_permission
 listens_everywhere
 link_goes_and_comes
-device_goes_and_comes
+device rxe0 rxe d0 $RXE $SIW
+device siw0 siw e0 $SIW $RXE
 all_devices_go

@@ -185,11 +185,10 @@ void CheckLockedMemory(const Context& context) {
   figures.push_back({"limit_bytes", static_cast<double>(limit)});
   const std::string finding =
       absl::StrCat("this process may lock ", FormatSize(limit), "; ", whose);
-  // Drivers count pages, but look away from whoever has the capability; siw counts all the same.
-  const bool counts_all =
-      std::any_of(context.devices.begin(), context.devices.end(), [](const RdmaDevice& device) {
-        return device.driver != nullptr && device.driver->provider == std::string("siw");
-      });
+  std::vector<std::string> binding;  // devices that do not ask for the capability
+  for (const RdmaDevice& device : context.devices) {
+    if (device.memlock_binds_root()) binding.push_back(device.name);
+  }
   const bool capable = context.system.HasCapability(CAP_IPC_LOCK);
   if (context.devices.empty() || context.options.connection.fabric == "soft") {
     context.Ok(
@@ -198,12 +197,13 @@ void CheckLockedMemory(const Context& context) {
         figures);
   } else if (limit >= need) {
     context.Ok("memory_lock", "", finding, figures);
-  } else if (capable && !counts_all) {
+  } else if (capable && binding.empty()) {
     context.Ok("memory_lock", "",
                finding + ", but the limit does not bind this process (CAP_IPC_LOCK)", figures);
   } else if (capable) {
     context.Warn("memory_lock", "",
-                 finding + ": siw holds even root to it (other drivers let CAP_IPC_LOCK pass)",
+                 absl::StrCat(finding, ": the driver of ", absl::StrJoin(binding, ", "),
+                              " holds even root to it (others let CAP_IPC_LOCK pass)"),
                  MemlockRemedy(), figures);
   } else {
     context.Fail(

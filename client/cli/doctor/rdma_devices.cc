@@ -34,7 +34,7 @@ constexpr DriverNames kDrivers[] = {
     {"qede", "qedr", "qedr"},
     {"vmw_pvrdma", "vmw_pvrdma", "vmw_pvrdma"},
     {"rxe", "rdma_rxe", "rxe"},
-    {"siw", "siw", "siw"},
+    {"siw", "siw", "siw", /*memlock_binds_root=*/true},
 };
 
 constexpr absl::string_view kNoGid = "0000:0000:0000:0000:0000:0000:0000:0000";

@@ -16,6 +16,10 @@ struct DriverNames {
       kernel;  // what /sys/.../device/driver points to; for network adapters that of the NIC
   const char* module;    // the kernel module that makes the RDMA device
   const char* provider;  // the library and .driver file in userspace
+  // Locked memory counts against RLIMIT_MEMLOCK whatever capabilities the process has. (The
+  // kernel's common code for user memory lets CAP_IPC_LOCK pass; no query tells who counts
+  // himself.)
+  bool memlock_binds_root = false;
 };
 // nullptr if the driver is not known.
 const DriverNames* FindDriver(const std::string& kernel_name);
@@ -55,6 +59,8 @@ struct RdmaDevice {
   // Whether it has reliable connections and is known to the connection manager. EFA is not: its
   // queue pairs are datagrams.
   bool connects() const { return kernel_driver != "efa"; }
+  // RLIMIT_MEMLOCK holds even for root.
+  bool memlock_binds_root() const { return driver != nullptr && driver->memlock_binds_root; }
 };
 
 // Sorted by name; empty where the kernel has none.

@@ -1,7 +1,5 @@
 // A server, step by step: its address, the route to it, a connection, SENDs and READs.
-#include <netinet/in.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,7 +17,6 @@
 #include "common/base/clock.h"
 #include "common/base/macros.h"
 #include "common/base/net_address.h"
-#include "common/base/unique_fd.h"
 #include "common/verbs/cm.h"
 #include "common/verbs/device.h"
 #include "common/verbs/errors.h"
@@ -58,21 +55,6 @@ absl::StatusOr<Route> FindRoute(verbs::VerbsApi& api, const NetAddress& server, 
   VERBENA_RETURN_IF_ERROR(id.ResolveRoute(timeout_ms));
   VERBENA_RETURN_IF_ERROR(wait(RDMA_CM_EVENT_ROUTE_RESOLVED, "finding the route to"));
   return Route{id.device().name(), id.port(), id.local_address().host()};
-}
-
-// What the kernel takes as the largest IP packet on the way there; nullopt if it does not tell.
-std::optional<uint64_t> PathMtu(const NetAddress& server) {
-  const UniqueFd fd(socket(server.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid() || connect(fd.get(), server.addr(), server.length()) != 0) return std::nullopt;
-  const bool six = server.family() == AF_INET6;
-  int mtu = 0;
-  socklen_t length = sizeof(mtu);
-  if (getsockopt(fd.get(), six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_MTU : IP_MTU, &mtu,
-                 &length) != 0 ||
-      mtu <= 0) {
-    return std::nullopt;
-  }
-  return static_cast<uint64_t>(mtu);
 }
 
 // "192.168.77.1 (rxe0)", for addresses of this machine that have a device.
@@ -206,7 +188,7 @@ bool ServerLook::FindFabric() {
 
 // The route, and whether the packets of the port fit what the kernel knows of the way.
 void ServerLook::AddRoute(std::string finding, std::vector<Figure> figures) const {
-  const auto mtu = address_.IsLocal() ? std::nullopt : PathMtu(address_);
+  const auto mtu = context_.system.PathMtu(address_);
   const ibv_port_attr* const port = Port();
   if (!mtu.has_value() || port == nullptr) {
     Ok("server_route", finding, figures);

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <netinet/in.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -153,6 +155,21 @@ std::vector<InterfaceAddress> SystemView::Addresses() const {
     addresses.push_back({entry->ifa_name, NetAddress(entry->ifa_addr)});
   }
   return addresses;
+}
+
+std::optional<uint64_t> SystemView::PathMtu(const NetAddress& host) const {
+  if (host.IsLocal()) return std::nullopt;
+  const UniqueFd fd(socket(host.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid() || connect(fd.get(), host.addr(), host.length()) != 0) return std::nullopt;
+  const bool six = host.family() == AF_INET6;
+  int mtu = 0;
+  socklen_t length = sizeof(mtu);
+  if (getsockopt(fd.get(), six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_MTU : IP_MTU, &mtu,
+                 &length) != 0 ||
+      mtu <= 0) {
+    return std::nullopt;
+  }
+  return static_cast<uint64_t>(mtu);
 }
 
 std::optional<std::string> SystemView::RunTool(const std::vector<std::string>& command) const {

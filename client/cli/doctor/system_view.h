@@ -59,6 +59,9 @@ class SystemView {
   // Opens the file for reading and writing, and closes it again.
   virtual Access DeviceFile(const std::string& path) const;
   virtual std::vector<InterfaceAddress> Addresses() const;
+  // The largest IP packet on the way to a host, in bytes, as far as the kernel knows; nullopt for
+  // this host and where it does not tell.
+  virtual std::optional<uint64_t> PathMtu(const NetAddress& host) const;
   // What a program of the system (/usr/sbin, /sbin, /usr/bin, /bin) writes to its standard output;
   // nullopt if it is not there or fails. `command` starts with its name. Not under a root folder.
   virtual std::optional<std::string> RunTool(const std::vector<std::string>& command) const;

@@ -152,7 +152,7 @@ TEST_F(DoctorChecks, LockedMemoryOfRoot) {
   machine_.AddSiw();
   check = machine_.Find("memory_lock");
   EXPECT_EQ(check.status, Status::kWarn);
-  EXPECT_THAT(check.finding, HasSubstr("siw holds even root"));
+  EXPECT_THAT(check.finding, HasSubstr("the driver of siw0 holds even root"));
 }
 
 TEST_F(DoctorChecks, LockedMemoryWithoutDevices) {

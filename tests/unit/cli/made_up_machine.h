@@ -24,10 +24,12 @@ class MadeUpSystem final : public SystemView {
 
   Access DeviceFile(const std::string& path) const override;
   std::vector<InterfaceAddress> Addresses() const override { return addresses; }
+  std::optional<uint64_t> PathMtu(const NetAddress& /*host*/) const override { return path_mtu; }
   std::optional<std::string> RunTool(const std::vector<std::string>& command) const override;
 
   std::vector<InterfaceAddress> addresses;
   std::map<std::string, std::string> tools;  // output by command line
+  std::optional<uint64_t> path_mtu;          // of the way to any server
   bool permitted = true;                     // device files may be opened
 };
 
