@@ -164,6 +164,29 @@ bool Eviction::TakeGhost(uint64_t hash) {
   return true;
 }
 
+absl::Status Eviction::Validate(std::span<const KeyHash> there) const {
+  const std::lock_guard lock(lock_);
+  if (live_ != there.size()) {
+    return absl::InternalError(absl::StrCat(live_, " keys counted, but ", there.size(), " there"));
+  }
+  // Of each hash: entries - left over - keys.
+  absl::flat_hash_map<uint64_t, int64_t> balance;
+  for (const Queue* queue : {&small_, &main_}) {
+    for (const uint64_t hash : *queue) ++balance[hash];
+  }
+  for (const auto& [hash, count] : left_over_) {
+    if (count <= 0) return absl::InternalError(absl::StrCat(count, " entries left over"));
+    balance[hash] -= count;
+  }
+  for (const KeyHash hash : there) --balance[hash.bits];
+  for (const auto& [hash, count] : balance) {
+    if (count == 0) continue;
+    return absl::InternalError(
+        absl::StrCat("hash ", hash, ": ", count, " entries too many, or keys without one"));
+  }
+  return absl::OkStatus();
+}
+
 EvictionStats Eviction::Stats() const {
   const std::lock_guard lock(lock_);
   EvictionStats stats;

@@ -21,9 +21,11 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/spinlock.h"
 #include "server/storage/item_listener.h"
@@ -54,6 +56,10 @@ class Eviction : public ItemListener {
   std::optional<layout::KeyHash> NextVictim();
 
   EvictionStats Stats() const;
+
+  // For tests: checks the queues against the hashes of all keys that are there (see left_over_),
+  // and names the first thing that is wrong. No key may be about to come or go.
+  absl::Status Validate(std::span<const layout::KeyHash> there) const;
 
   void OnInserted(layout::KeyHash hash, std::string_view key, layout::Slot slot) override;
   void OnMoved(layout::KeyHash, std::string_view, layout::Slot, layout::Slot, bool) override {}

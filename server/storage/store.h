@@ -232,6 +232,8 @@ class Store {
   const Allocator& allocator() const { return *allocator_; }
   Compactor& compactor() { return *compactor_; }
   const Index& index() const { return *index_; }
+  // Null without StoreOptions::evict.
+  const Eviction* eviction() const { return eviction_.get(); }
 
  private:
   friend class PreparedPut;
