@@ -24,6 +24,8 @@ struct ClientCounters {
   std::atomic<uint64_t> read_retries{0};
   std::atomic<uint64_t> rpc_gets{0};
   std::atomic<uint64_t> changes{0};
+  std::atomic<uint64_t> gets_into{0};  // GetInto, with a copy or without
+  std::atomic<uint64_t> batched{0};    // operations of MultiGet and MultiPut
 };
 
 // The memory. What it says of its layout is fixed before the clients are forked. Thread-safe, and

@@ -213,6 +213,27 @@ TEST(Checker, Expiry) {
   ExpectGood({Put("1", 1).Due(50).At(0, 1), Add(1, 2, 2).At(2, 3), GetAbsent().At(60, 61)});
 }
 
+TEST(Checker, TimesThatAreSetAndTakenAway) {
+  ExpectGood({Put("a", 1).At(0, 1), Expire(50, 1).At(2, 3), Get("a", 1).At(4, 5),
+              GetAbsent().At(60, 61), Expire(90, 0).Fails(Outcome::kNotFound).At(70, 71)});
+  // Not before it is due, nor once the time has been taken away.
+  ExpectBad({Put("a", 1).At(0, 1), Expire(50, 1).At(2, 3), GetAbsent().At(40, 49)});
+  ExpectGood(
+      {Put("a", 1).Due(50).At(0, 1), Expire(kNever, 1).Existed().At(2, 3), Get("a", 1).At(60, 61)});
+  ExpectBad(
+      {Put("a", 1).Due(50).At(0, 1), Expire(kNever, 1).Existed().At(2, 3), GetAbsent().At(60, 61)});
+  // It tells whether there was a time, and changes neither value nor version.
+  ExpectBad({Put("a", 1).At(0, 1), Expire(50, 1).Existed().At(2, 3)});
+  ExpectBad({Put("a", 1).Due(90).At(0, 1), Expire(50, 1).At(2, 3)});
+  ExpectBad({Put("a", 1).At(0, 1), Expire(50, 2).At(2, 3)});
+  ExpectBad({Put("a", 1).At(0, 1), Expire(50, 0).Fails(Outcome::kNotFound).At(2, 3)});
+  ExpectBad({Expire(50, 1).At(0, 1)});
+  // Without an answer it may have been made or not.
+  ExpectGood({Put("a", 1).At(0, 1), Expire(50, 1).Since(2), GetAbsent().At(60, 61)});
+  ExpectGood({Put("a", 1).At(0, 1), Expire(50, 1).Since(2), Get("a", 1).At(60, 61)});
+  ExpectBad({Put("a", 1).At(0, 1), Expire(50, 1).Since(2), GetAbsent().At(40, 41)});
+}
+
 TEST(Checker, Eviction) {
   const Rules evictions{.evictions = true};
   ExpectGood({Put("a", 1).At(0, 1), GetAbsent().At(2, 3), Put("a", 2).At(4, 5)}, evictions);

@@ -88,6 +88,10 @@ inline Op Add(int64_t summand, int64_t sum, uint64_t version) {
   op.existed = true;
   return op;
 }
+// Of a key without a time; Existed() else. At `due` it may vanish; never with kNever.
+inline Op Expire(int64_t due, uint64_t version) {
+  return Done(Kind::kExpire, "", version).Due(due);
+}
 inline Op Append(std::string_view suffix, uint64_t version) {
   return Done(Kind::kAppend, suffix, version).Existed();
 }

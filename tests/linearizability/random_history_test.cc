@@ -55,6 +55,8 @@ class Key {
         return Sum(op);
       case Kind::kAppend:
         return Store(op, value_.value_or("") + chosen_);
+      case Kind::kExpire:
+        return SetDue(op);
     }
     return op;
   }
@@ -66,6 +68,11 @@ class Key {
     Op op;
     op.kind = kKinds[random_() % std::size(kKinds)];
     op.outcome = Outcome::kOk;
+    if (shape_.due && random_() % 8 == 0) {
+      op.kind = Kind::kExpire;
+      if (random_() % 3 != 0) op.due = now + static_cast<int64_t>(random_() % 50);
+      return op;
+    }
     if (op.kind == Kind::kPut) {
       const uint64_t number = shape_.few_values ? random_() % 3 : ++values_;
       chosen_ = random_() % 2 == 0 ? absl::StrCat(number) : absl::StrCat("text ", number);
@@ -121,6 +128,14 @@ class Key {
     }
     op.value = ValueId::OfNumber(number + op.summand);
     return Store(op, absl::StrCat(number + op.summand));
+  }
+
+  Op SetDue(Op op) {
+    if (!value_.has_value()) return op.Fails(Outcome::kNotFound);
+    op.version = version_;
+    op.existed = due_ != kNever;
+    due_ = op.due;
+    return op;
   }
 
   Op Store(Op op, const std::string& value) {

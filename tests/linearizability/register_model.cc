@@ -72,6 +72,11 @@ std::optional<State> Change(const State& state, const Operation& operation, uint
           state,
           state.present ? ValueId::Concatenation(state.value, operation.value) : operation.value,
           version, state.due);
+    case Kind::kExpire: {
+      std::optional<State> after = WithVersion(state, version);
+      if (after.has_value()) after->due = operation.due;
+      return after;
+    }
   }
   return std::nullopt;
 }
@@ -80,6 +85,10 @@ std::optional<State> ApplyDone(const State& state, const Operation& operation) {
   if (operation.kind == Kind::kGet) {
     if (!state.present || state.value != operation.value) return std::nullopt;
     return WithVersion(state, operation.version);
+  }
+  if (operation.kind == Kind::kExpire) {
+    if (operation.existed != (state.due != kNever)) return std::nullopt;
+    return Change(state, operation, operation.version);
   }
   if (operation.existed != state.present) return std::nullopt;
   std::optional<State> before = WithCondition(state, operation);
@@ -117,6 +126,8 @@ const char* Name(Kind kind) {
       return "add";
     case Kind::kAppend:
       return "append";
+    case Kind::kExpire:
+      return "expire";
   }
   return "?";
 }

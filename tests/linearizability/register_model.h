@@ -15,7 +15,8 @@ namespace verbena::linearizability {
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-enum class Kind : uint8_t { kGet, kPut, kDelete, kAdd, kAppend };
+// kExpire sets or takes away the time from which on the item may vanish, and nothing else.
+enum class Kind : uint8_t { kGet, kPut, kDelete, kAdd, kAppend, kExpire };
 
 // On which a change depends.
 enum class Condition : uint8_t { kNone, kIfAbsent, kIfPresent, kIfVersion };
@@ -37,7 +38,9 @@ struct Operation {
   Kind kind = Kind::kGet;
   Condition condition = Condition::kNone;
   Outcome outcome = Outcome::kUnknown;
-  bool existed = false;      // changes with kOk: the answer says that the key was there before
+  // Changes with kOk: the answer says that the key was there before; expire with kOk: that it had a
+  // time before.
+  bool existed = false;
   bool tells_value = false;  // delete with kOk: `value` is what was deleted
   uint32_t key = 0;
   uint32_t process = 0;   // who did it, for people
@@ -51,7 +54,7 @@ struct Operation {
   uint64_t version = 0;
   int64_t invoked = 0;        // ns, any clock that is the same for all
   int64_t returned = kNever;  // ns
-  // A put's value may vanish by itself from this time on (expiry).
+  // A put's value may vanish by itself from this time on (expiry), or the item after an expire.
   int64_t due = kNever;
 };
 
