@@ -111,8 +111,11 @@ TEST(FuzzCorpus, Handshake) { RunTarget("handshake", Handshake); }
 TEST(FuzzCorpus, Request) { RunTarget("request", Request); }
 TEST(FuzzCorpus, Response) { RunTarget("response", Response); }
 TEST(FuzzCorpus, Values) { RunTarget("values", Values); }
+TEST(FuzzCorpus, ScanAnswer) { RunTarget("scananswer", ScanAnswer); }
 TEST(FuzzCorpus, Slice) { RunTarget("slice", Slice); }
 TEST(FuzzCorpus, Reader) { RunTarget("reader", Reader, 50'000); }
+TEST(FuzzCorpus, SplitReader) { RunTarget("splitreader", SplitReader, 20'000); }
+TEST(FuzzCorpus, Preload) { RunTarget("preload", Preload, 20'000); }
 TEST(FuzzCorpus, SoftSetup) { RunTarget("softsetup", SoftSetup, 10'000); }
 
 }  // namespace

@@ -96,7 +96,9 @@ class Flight {
   // each of these up to 14 READs (a run of 3 MiB in pieces).
   static constexpr int kMostReads = 10 * 33 * (1 + 15 * 14);
 
-  Flight(const SliceShape& shape, LookupContext& context) : shape_(shape), context_(context) {
+  // `into_memory`: values are to land in memory of the caller's.
+  Flight(const SliceShape& shape, LookupContext& context, bool into_memory)
+      : shape_(shape), context_(context), into_memory_(into_memory) {
     lookup_.UseSink(sink_.get());
   }
 
@@ -110,8 +112,11 @@ class Flight {
     last_was_cover_ = false;
     active_ = true;
     under_way_.clear();
-    located_ = choice >= 0xd0;
-    if (choice >= 0xe8) {
+    located_ = choice >= 0xd0 && !into_memory_;
+    if (into_memory_) {
+      TakeMemory(tape);
+      step_ = lookup_.Start(context_, hash_, key_);
+    } else if (choice >= 0xe8) {
       step_ = lookup_.StartAt(context_, TakeSlot(tape), key_);
     } else if (located_) {
       step_ = lookup_.StartAt(context_, TakeLocated(tape), key_);
@@ -139,6 +144,11 @@ class Flight {
     Check(++reads_ <= kMostReads, "a lookup ends");
     last_was_cover_ = false;
     Answer(tape);
+    if (lookup_.split()) {
+      step_ = lookup_.OnSplitRead(context_);
+      Settle();
+      return;
+    }
     std::string_view value;
     uint64_t version = 0;
     const bool warm = lookup_.OnWarmRead(context_, &value, &version);
@@ -150,9 +160,23 @@ class Flight {
   }
 
  private:
+  // Exactly as large as the lookup is told.
+  void TakeMemory(Tape& tape) {
+    constexpr size_t kSizes[] = {0, 1, 300, 4000, 300'000, 3 << 20};
+    memory_size_ = kSizes[tape.UpTo(std::size(kSizes) - 1)];
+    memory_ = std::make_unique_for_overwrite<uint8_t[]>(memory_size_);
+    lookup_.SplitInto({memory_.get(), memory_size_});
+  }
+
   // Carries out what is not a READ, and takes all READs that can be under way.
   void Settle() {
+    if (step_.action == Action::kTooSmall) {
+      Check(lookup_.split() && under_way_.empty(), "only memory of the caller's is too small");
+      lookup_.SplitInto({});
+      step_ = lookup_.Start(context_, hash_, key_);
+    }
     while (step_.action == Action::kNeedSpace) {
+      Check(!lookup_.split(), "values that land elsewhere need no space");
       Check(step_.length > 0 &&
                 step_.length <= std::max<uint64_t>(shape_.max_item_size, layout::kMaxBlockSize),
             "space for no more than the longest item or block");
@@ -181,7 +205,14 @@ class Flight {
           "READs stay inside the slice");
     Check(step_.length <= std::max(Lookup::kPieceBytes, layout::kMaxBlockSize),
           "READs are no longer than a piece");
-    if (step_.in_space) {
+    if (lookup_.SplitsRead(step_)) {
+      Check(step_.target == sink_->block.data() && lookup_.head_size() <= sink_->block.size(),
+            "header and key land in the sink");
+    } else if (lookup_.split() && step_.in_space) {
+      Check(step_.target >= memory_.get() &&
+                step_.target + step_.length <= memory_.get() + memory_size_,
+            "READs stay inside the caller's memory");
+    } else if (step_.in_space) {
       Check(
           step_.target >= space_.get() && step_.target + step_.length <= space_.get() + space_size_,
           "READs stay inside the space given");
@@ -201,13 +232,32 @@ class Flight {
     const auto inside = [&](const uint8_t* begin, size_t size) {
       return at >= begin && at + value.size() <= begin + size;
     };
+    if (lookup_.split()) {
+      Check(at == memory_.get() && value.size() <= memory_size_,
+            "the value lies in the caller's memory");
+      Check(std::memcmp(sink_->block.data() + sizeof(layout::ItemHeader), key_.data(),
+                        key_.size()) == 0,
+            "an item of the key");
+      return;
+    }
     Check(inside(space_.get(), space_size_) || inside(sink_->block.data(), sink_->block.size()),
           "the value lies in the lookup's memory");
     Check(std::memcmp(at - key_.size(), key_.data(), key_.size()) == 0, "an item of the key");
   }
 
+  // As a device does that parts a READ between the sink and the caller's memory, which may be too
+  // small for all of it.
   void Answer(Tape& tape) {
-    const std::span<uint8_t> target(step_.target, step_.length);
+    if (!lookup_.SplitsRead(step_)) return Fill(tape, {step_.target, step_.length});
+    std::vector<uint8_t> bytes(step_.length);
+    Fill(tape, bytes);
+    const uint64_t head = lookup_.head_size();
+    const size_t rest = std::min<size_t>(bytes.size() - head, memory_size_);
+    std::memcpy(step_.target, bytes.data(), head);
+    if (rest > 0) std::memcpy(memory_.get(), bytes.data() + head, rest);
+  }
+
+  void Fill(Tape& tape, std::span<uint8_t> target) {
     const uint8_t selector = tape.Byte();
     if (selector % 8 == 7) {
       tape.Fill(target);
@@ -343,6 +393,7 @@ class Flight {
 
   const SliceShape& shape_;
   LookupContext& context_;
+  const bool into_memory_;
   Lookup lookup_;
   Lookup::Step step_{};
   std::deque<Lookup::Step> under_way_;  // READs, in the order of their answers
@@ -351,6 +402,8 @@ class Flight {
   std::unique_ptr<ReadSink> sink_ = std::make_unique<ReadSink>();
   std::unique_ptr<uint8_t[]> space_;
   size_t space_size_ = 0;
+  std::unique_ptr<uint8_t[]> memory_;
+  size_t memory_size_ = 0;
   LongItem long_item_;
   int reads_ = 0;
   bool active_ = false;
@@ -358,31 +411,58 @@ class Flight {
   bool last_was_cover_ = false;  // the last READ was a primary header's, and it covers the hash
 };
 
-}  // namespace
-
-void Slice(std::span<const uint8_t> input) {
-  Tape tape(input);
-  RegionHeader header = SoundHeader(1 + tape.UpTo(200), 9);
-  auto* const bytes = reinterpret_cast<uint8_t*>(&header);
-  if (const uint8_t changes = tape.Byte(); changes == 0xff) {
-    tape.Fill({bytes, sizeof(header)});
-  } else {
-    for (uint8_t i = 0; i < changes % 4; ++i) {
-      const size_t word = tape.UpTo(sizeof(header) / sizeof(uint64_t) - 1);
-      tape.Fill({bytes + word * sizeof(uint64_t), sizeof(uint64_t)});
+// A segment of mostly empty buckets, of which some are of the hash's, or nearly. Taken in as by a
+// connection that preloads.
+void TakeSegment(Tape& tape, const SliceShape& shape, client::IndexCache& index) {
+  const KeyHash hash = KeyHash::Of(KeyOf(tape.Byte()), shape.hash_seed);
+  const auto entry = DirectoryEntry::Make(shape.heap_begin + tape.Byte() * uint64_t{4096}, 0);
+  index.segments.Learn(index.segments.EntryIndex(hash), {&entry.bits, 1});
+  const client::SegmentRef segment = index.segments.Get(hash);
+  if (segment.offset == 0) return;
+  std::vector<uint8_t> bytes(layout::kSegmentSize);
+  for (int more = tape.Byte() % 8; more > 0; --more) {
+    const uint8_t kind = tape.Byte();
+    uint64_t at = tape.UpTo(bytes.size() / sizeof(Bucket) - 1) * sizeof(Bucket);
+    if (kind % 4 != 0) at = layout::BucketOffset(hash.bucket());
+    if (kind % 4 == 3) {
+      at = layout::OverflowOffset(1 +
+                                  static_cast<uint32_t>(tape.UpTo(layout::kOverflowBuckets - 1)));
     }
+    Bucket bucket{};
+    const auto link = static_cast<uint32_t>(tape.UpTo(layout::kOverflowBuckets + 1));
+    bucket.header = BucketHeader::Make(static_cast<unsigned>(tape.UpTo(layout::kMaxDepth)),
+                                       hash.prefix(), link);
+    if ((kind & 0x30) == 0x30) bucket.header.bits = tape.Take<uint64_t>();
+    for (Slot& slot : bucket.slots) {
+      if (tape.Byte() % 4 == 0) break;
+      slot = (kind & 0x40) != 0
+                 ? Slot{tape.Take<uint64_t>()}
+                 : Slot::Make(hash.fingerprint(),
+                              static_cast<uint32_t>(tape.UpTo(layout::kSizeClasses - 1)),
+                              shape.heap_begin + tape.Take<uint16_t>() * layout::kOffsetUnit);
+    }
+    std::memcpy(bytes.data() + at, &bucket, sizeof(bucket));
   }
-  const uint64_t size = tape.Byte() % 2 == 0 ? header.slice_size : tape.Take<uint64_t>();
-  const auto shape = SliceShape::FromHeader(header, size, kEpoch, 1 << 20);
-  if (shape.ok()) CheckShape(*shape);
+  index.StoreSegment(segment, bytes);
 }
 
-void Reader(std::span<const uint8_t> input) {
+struct ReadMode {
+  bool into_memory = false;
+  bool preload = false;
+};
+
+void ReadAll(std::span<const uint8_t> input, const ReadMode& mode) {
   Tape tape(input);
   const SliceShape shape = TakeShape(tape);
   constexpr uint64_t kCaches[] = {0, 36 * 1024, 5 * 36 * 1024, 1 << 20};
   LookupContext context(shape, kCaches[tape.UpTo(std::size(kCaches) - 1)]);
-  std::array<Flight, 2> flights = {Flight(shape, context), Flight(shape, context)};
+  if (mode.preload && context.cache.enabled()) {
+    for (int more = 1 + tape.Byte() % 3; more > 0; --more) {
+      TakeSegment(tape, shape, *context.index);
+    }
+  }
+  std::array<Flight, 2> flights = {Flight(shape, context, mode.into_memory),
+                                   Flight(shape, context, mode.into_memory)};
   // The tape starts lookups once; then it is repeated for as long as they go on, so that one that
   // does not end by itself is found out.
   bool again = false;
@@ -405,5 +485,30 @@ void Reader(std::span<const uint8_t> input) {
     }
   }
 }
+
+}  // namespace
+
+void Slice(std::span<const uint8_t> input) {
+  Tape tape(input);
+  RegionHeader header = SoundHeader(1 + tape.UpTo(200), 9);
+  auto* const bytes = reinterpret_cast<uint8_t*>(&header);
+  if (const uint8_t changes = tape.Byte(); changes == 0xff) {
+    tape.Fill({bytes, sizeof(header)});
+  } else {
+    for (uint8_t i = 0; i < changes % 4; ++i) {
+      const size_t word = tape.UpTo(sizeof(header) / sizeof(uint64_t) - 1);
+      tape.Fill({bytes + word * sizeof(uint64_t), sizeof(uint64_t)});
+    }
+  }
+  const uint64_t size = tape.Byte() % 2 == 0 ? header.slice_size : tape.Take<uint64_t>();
+  const auto shape = SliceShape::FromHeader(header, size, kEpoch, 1 << 20);
+  if (shape.ok()) CheckShape(*shape);
+}
+
+void Reader(std::span<const uint8_t> input) { ReadAll(input, {}); }
+
+void SplitReader(std::span<const uint8_t> input) { ReadAll(input, {.into_memory = true}); }
+
+void Preload(std::span<const uint8_t> input) { ReadAll(input, {.preload = true}); }
 
 }  // namespace verbena::fuzz

@@ -16,4 +16,11 @@ void Slice(std::span<const uint8_t> input);
 // it takes a key for absent only with a last look at the primary bucket's header.
 void Reader(std::span<const uint8_t> input);
 
+// The same with values that land in memory of the caller's, of some size that need not be theirs:
+// nothing is written beyond it, and what is found lies in it.
+void SplitReader(std::span<const uint8_t> input);
+
+// The same with a cache of the index that has taken in whole segments of any content before.
+void Preload(std::span<const uint8_t> input);
+
 }  // namespace verbena::fuzz

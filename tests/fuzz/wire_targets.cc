@@ -114,4 +114,26 @@ void Values(std::span<const uint8_t> input) {
   }
 }
 
+void ScanAnswer(std::span<const uint8_t> input) {
+  std::string_view rest(reinterpret_cast<const char*>(input.data()), input.size());
+  std::vector<uint8_t> copy(input.size());
+  size_t used = 0;
+  for (size_t left = rest.size();; left = rest.size()) {
+    const auto found = wire::TakeFoundKey(&rest);
+    if (!found.ok()) return;
+    if (!found->has_value()) break;
+    const wire::FoundKey& key = **found;
+    Check(rest.size() < left, "each key takes some of the answer");
+    Check(Inside(key.key, input), "views stay inside the message");
+    Check(!key.key.empty() && key.slot != 0, "a key and a slot");
+    const size_t begin = used;
+    Check(wire::AppendFoundKey(key, copy, &used), "what was read can be written");
+    // Nobody looks at the padding.
+    const size_t size = sizeof(wire::ScanEntry) + key.key.size();
+    Check(Same(std::span(copy).subspan(begin, size), input.subspan(begin, size)),
+          "scan entry round trip");
+  }
+  Check(used == input.size(), "all of the answer is keys");
+}
+
 }  // namespace verbena::fuzz

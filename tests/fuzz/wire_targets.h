@@ -17,5 +17,7 @@ void Request(std::span<const uint8_t> input);
 void Response(std::span<const uint8_t> input);
 // The structures that travel as values: Hello, Welcome, Location.
 void Values(std::span<const uint8_t> input);
+// The keys that answer a scan.
+void ScanAnswer(std::span<const uint8_t> input);
 
 }  // namespace verbena::fuzz
