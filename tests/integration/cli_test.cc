@@ -5,11 +5,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -430,6 +432,14 @@ TEST(CliWithoutServer, NobodyListens) {
   // An address of another machine, which the software device cannot reach (TEST-NET-1).
   const ProgramOutcome far = Cli({"--server=192.0.2.1:7400", "--timeout=500ms", "ping"});
   EXPECT_EQ(far.code, 3) << far.err;
+  // Which fabrics there are is found out without anybody's answer where there is no adapter.
+  std::error_code error;
+  const std::filesystem::directory_iterator adapters("/sys/class/infiniband", error);
+  if (error || adapters == std::filesystem::directory_iterator()) {
+    EXPECT_TRUE(Has(far.err, "no fabric reaches 192.0.2.1:7400: verbs: ")) << far.err;
+    EXPECT_TRUE(Has(far.err, "soft (the software device): 192.0.2.1 is not an address of this"))
+        << far.err;
+  }
 }
 
 TEST(CliWithoutServer, ServerThatIsStoppedInTheMiddle) {

@@ -266,6 +266,23 @@ TEST(ClientFaultsTest, OutOfMemoryIsAnErrorAndNothingIsLost) {
   const absl::Status swapped = client.CompareAndSwap("key-1", ~0ULL, large, &present).status();
   EXPECT_TRUE(absl::IsAborted(swapped)) << swapped;
   EXPECT_NE(present, 0U);
+  // Nor does it in place of another: the old value stays, with its version and its time. What
+  // needs no memory goes on.
+  EXPECT_FALSE(client.Expire("key-1", std::chrono::hours(1))->existed);
+  EXPECT_TRUE(absl::IsResourceExhausted(client.Put("key-1", large).status()));
+  uint64_t version = 0;
+  ASSERT_TRUE(client.Get("key-1", &got, &version).ok());
+  EXPECT_EQ(got, value);
+  EXPECT_EQ(version, present);
+  const auto persisted = client.Persist("key-1");
+  ASSERT_TRUE(persisted.ok()) << persisted.status();
+  EXPECT_TRUE(persisted->existed);
+  EXPECT_EQ(persisted->version, present);
+  ASSERT_TRUE(client.GetAndDelete("key-1", &got, &version).ok());
+  EXPECT_EQ(got, value);
+  EXPECT_EQ(version, present);
+  EXPECT_TRUE(absl::IsNotFound(client.Get("key-1", &got)));
+  EXPECT_TRUE(client.Put("key-1", value).ok());
   EXPECT_TRUE(client.Delete("key-0").ok());
   EXPECT_TRUE(client.Put("key-0", value).ok());
 }

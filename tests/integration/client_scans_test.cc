@@ -243,6 +243,32 @@ TEST_F(ClientScansTest, TimesOutOfRangeAreRefused) {
   EXPECT_FALSE(Has("key"));
 }
 
+TEST_F(ClientScansTest, ValuesAreReadTogether) {
+  constexpr size_t kKeys = 256;
+  for (size_t i = 0; i < kKeys; ++i) {
+    ASSERT_TRUE(client_->Put("key-" + std::to_string(1000 + i), std::to_string(i)).ok());
+  }
+  Options options = PatientOptions();
+  options.depth = 64;
+  const auto client = Connect(options);
+  ASSERT_NE(client, nullptr);
+  std::vector<ScanItem> items;
+  const ConnectionStats before = client->stats();
+  ASSERT_TRUE(client->Scan({}, kKeys, &items).ok());
+  const ConnectionStats after = client->stats();
+  ASSERT_EQ(items.size(), kKeys);
+  for (size_t i = 0; i < kKeys; ++i) EXPECT_EQ(items[i].value, std::to_string(i));
+  // One READ for each, where the server says that its item lies.
+  EXPECT_EQ(after.reads - before.reads, kKeys);
+  EXPECT_LE(after.sends - before.sends, 2u);
+  // As many with one doorbell as may be in flight at once. Another device may allow fewer, or
+  // complete them one by one.
+  EXPECT_LT(after.doorbells - before.doorbells, kKeys);
+  if (testing::FabricName() == "soft") {
+    EXPECT_LE(after.doorbells - before.doorbells, kKeys / 16 + 2);
+  }
+}
+
 // Several at once, in whatever room the depth leaves them, beside other operations.
 TEST_F(ClientScansTest, AsynchronousScans) {
   const int count = testing::Scaled(300, 20);

@@ -76,6 +76,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadFlag{"--compaction_rate=2TiB", "0B to 1TiB"},
         BadFlag{"--compaction_rate=fast", "not a size"}, BadFlag{"--poll_us=-1", "0 to 1000000"},
         BadFlag{"--log_level=loud", "trace, debug"}, BadFlag{"--drain_seconds=-1", "0 to 3600"},
+        BadFlag{"--eviction=lru", "none, s3fifo or clock"},
+        BadFlag{"--eviction=", "none, s3fifo or clock"},
+        BadFlag{"--ordered_index=maybe", "on or off"}, BadFlag{"--ordered_index=true", "on or off"},
+        BadFlag{"--expiry_tick=999us", "1ms to 60s"}, BadFlag{"--expiry_tick=61s", "1ms to 60s"},
+        BadFlag{"--expiry_tick=10", "1ms to 60s"}, BadFlag{"--expiry_tick=soon", "1ms to 60s"},
         BadFlag{"--session_linger=-1s", "0s to 24h"}, BadFlag{"--session_linger=2", "0s to 24h"},
         BadFlag{"--listen=127.0.0.1", "no port"},
         BadFlag{"--listen=127.0.0.1:70000", "0 to 65535"}));
