@@ -1,8 +1,12 @@
 #include "server/net/session_table.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "server/net/connection.h"
 #include "server/net/worker.h"
@@ -10,8 +14,21 @@
 namespace verbena::net {
 namespace {
 
-// "ADDR:PORT" without the port.
-std::string AddressOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
+// "ADDR:PORT" without the port; of an IPv6 address only the network, since a host may have each of
+// its addresses. Those of a link's own network are told apart: all of its hosts are in it.
+std::string HostOf(const std::string& peer) {
+  std::string address = peer.substr(0, peer.rfind(':'));
+  if (address.size() < 2 || address.front() != '[') return address;
+  in6_addr bits{};
+  if (inet_pton(AF_INET6, address.substr(1, address.size() - 2).c_str(), &bits) != 1 ||
+      IN6_IS_ADDR_LINKLOCAL(&bits) || IN6_IS_ADDR_V4MAPPED(&bits)) {
+    return address;
+  }
+  std::fill(std::begin(bits.s6_addr) + 8, std::end(bits.s6_addr), uint8_t{0});
+  char network[INET6_ADDRSTRLEN] = "";
+  inet_ntop(AF_INET6, &bits, network, sizeof(network));
+  return absl::StrCat(network, "/64");
+}
 
 }  // namespace
 
@@ -79,21 +96,23 @@ void SessionTable::Leave(Connection& connection) {
   DropExpired(now);
 }
 
-// What is too much then goes: of this address first.
+// What is too much then goes: of this host first.
 void SessionTable::Put(uint64_t session, Entry& entry, const Connection& connection) {
-  std::string address = AddressOf(connection.peer);
-  std::unique_ptr<Peer>& found = peers_[address];
+  std::string host = HostOf(connection.peer);
+  std::unique_ptr<Peer>& found = peers_[host];
   if (found == nullptr) {
     found = std::make_unique<Peer>();
-    found->address = std::move(address);
+    found->host = std::move(host);
   }
   Peer* const peer = entry.peer = found.get();
   entry.place = kept_.insert(kept_.end(), session);
-  entry.at_peer = peer->kept.insert(peer->kept.end(), session);
   entry.value_bytes = entry.session->value_bytes();
   counts_.bytes += entry.value_bytes;
   kept_bytes_ += entry.session->bytes() + entry.value_bytes;
-  peer->bytes += entry.session->bytes() + entry.value_bytes;
+  Resize(*peer, [&] {
+    entry.at_peer = peer->kept.insert(peer->kept.end(), session);
+    peer->bytes += entry.session->bytes() + entry.value_bytes;
+  });
   // The peer is gone with the last of its sessions.
   const size_t most = limits_.most_kept / limits_.peer_share;
   const size_t most_bytes = limits_.most_bytes / limits_.peer_share;
@@ -101,9 +120,27 @@ void SessionTable::Put(uint64_t session, Entry& entry, const Connection& connect
        --left) {
     Drop(peer->kept.front());
   }
-  while (!kept_.empty() && (kept_.size() > limits_.most_kept || kept_bytes_ > limits_.most_bytes)) {
-    DropOldest();
+  while (kept_.size() > limits_.most_kept) {
+    DropOfLargest(by_count_, entries_.find(kept_.front())->second->peer->kept.size());
   }
+  while (!kept_.empty() && kept_bytes_ > limits_.most_bytes) {
+    DropOfLargest(by_bytes_, entries_.find(kept_.front())->second->peer->bytes);
+  }
+}
+
+void SessionTable::DropOfLargest(const BySize& by_size, size_t size_of_oldest) {
+  const auto& [size, peer] = *by_size.rbegin();
+  Drop(size_of_oldest == size ? kept_.front() : peer->kept.front());
+}
+
+template <typename Change>
+void SessionTable::Resize(Peer& peer, Change&& change) {
+  by_count_.erase({peer.kept.size(), &peer});
+  by_bytes_.erase({peer.bytes, &peer});
+  change();
+  if (peer.kept.empty()) return;
+  by_count_.emplace(peer.kept.size(), &peer);
+  by_bytes_.emplace(peer.bytes, &peer);
 }
 
 // It is no longer one without a connection.
@@ -112,10 +149,12 @@ void SessionTable::TakeOut(Entry& entry) {
   counts_.bytes -= entry.value_bytes;
   kept_bytes_ -= entry.session->bytes() + entry.value_bytes;
   Peer& peer = *std::exchange(entry.peer, nullptr);
-  peer.kept.erase(entry.at_peer);
-  peer.bytes -= entry.session->bytes() + entry.value_bytes;
+  Resize(peer, [&] {
+    peer.kept.erase(entry.at_peer);
+    peer.bytes -= entry.session->bytes() + entry.value_bytes;
+  });
   entry.value_bytes = 0;
-  if (peer.kept.empty()) peers_.erase(peers_.find(peer.address));
+  if (peer.kept.empty()) peers_.erase(peers_.find(peer.host));
 }
 
 void SessionTable::Supersede(uint64_t session) {

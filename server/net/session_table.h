@@ -16,16 +16,20 @@
 // to a session the next one sees, since both have held the lock in between.
 //
 // Sessions without a connection stay for a time, in bounded number and in bounded memory, with the
-// values that they keep: the oldest go first. Those whose connections came from one address have a
-// share of that which they do not exceed, so that one host, whatever it does, costs others no
-// session unless they have the rest in use. Thread-safe.
+// values that they keep. Those whose connections came from one host (an IPv4 address, the 64 bits
+// of an IPv6 one that a host cannot choose) have a share of that which they do not exceed, of which
+// their oldest go first. Where all together have too much, the oldest of the host goes that has the
+// most: so hosts, however many of them do whatever they like, cost another one no session before
+// they have each no more than it has. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "server/net/session.h"
@@ -40,7 +44,7 @@ struct SessionLimits {
   // Of those without a connection, with the values that they keep. Those with one are as many as
   // there are connections; when all take more than this a new one gets fewer numbers.
   size_t most_bytes = size_t{256} << 20;
-  // What the sessions without a connection from one address may have of each: one part in so many.
+  // What the sessions without a connection from one host may have of each: one part in so many.
   size_t peer_share = 4;
   // A connection is not ended for want of room before its hello is as old as this: later attempts
   // of the same client may be on their way, which it gives up.
@@ -79,9 +83,9 @@ class SessionTable {
   SessionCounts Counts();
 
  private:
-  // What is kept for an address.
+  // What is kept for a host.
   struct Peer {
-    std::string address;
+    std::string host;
     std::list<uint64_t> kept;  // oldest first
     size_t bytes = 0;
   };
@@ -104,13 +108,23 @@ class SessionTable {
   void Put(uint64_t session, Entry& entry, const Connection& connection);
   void TakeOut(Entry& entry);
   void DropOldest() { Drop(kept_.front()); }
+  // The oldest of the peer that is the last in `by_size`; of several such peers, the oldest of all
+  // if it is one of theirs.
+  using BySize = std::set<std::pair<size_t, Peer*>>;
+  void DropOfLargest(const BySize& by_size, size_t size_of_oldest);
   void Drop(uint64_t session);
+  // Calls change() with the peer, whose sizes are other ones then.
+  template <typename Change>
+  void Resize(Peer& peer, Change&& change);
   void DropExpired(int64_t now);
 
   const SessionLimits limits_;
   std::mutex mutex_;
   Entries entries_;
-  absl::flat_hash_map<std::string, std::unique_ptr<Peer>> peers_;  // that have sessions kept
+  absl::flat_hash_map<std::string, std::unique_ptr<Peer>>
+      peers_;                 // that have sessions kept, by host
+  BySize by_count_;           // all of peers_, by the sessions that are kept for each
+  BySize by_bytes_;           // and by the bytes of these
   std::list<uint64_t> kept_;  // without a connection, oldest first
   size_t kept_bytes_ = 0;     // of these, with values
   SessionCounts counts_;

@@ -39,6 +39,11 @@
 #else
 #define CHECK_OF_OTHER_KEY kNotAccepted
 #endif
+#ifdef MUTANT_SERVER_GET_UNLOCKED
+#define SERVER_WAITS false
+#else
+#define SERVER_WAITS locked[directory[READ_KEY]]
+#endif
 #ifdef MUTANT_CHECK_WITHOUT_OFFSET
 #define WRONG_BLOCK(c) false
 #else
@@ -172,7 +177,7 @@ end:
           outcome = kReadPrimary
 
        /* A GET by the server, under the lock. */
-       :: state == kServer && !locked[directory[READ_KEY]] ->
+       :: state == kServer && !SERVER_WAITS ->
           segment = directory[READ_KEY];
           assert(COVERS(header[PRIMARY(segment)], READ_KEY));
           Find(segment, READ_KEY, bucket, link, chain);

@@ -28,7 +28,8 @@ inline Find(s, k, at, room, tail) {
        :: f_at < f_end ->
           if
           :: slot[f_at] == 0 && room == NONE -> room = f_at
-          :: slot[f_at] != 0 && MATCHES(slot[f_at], k) && key[BLOCK_OF(slot[f_at])] == k ->
+          :: at == NONE && slot[f_at] != 0 && MATCHES(slot[f_at], k) &&
+             key[BLOCK_OF(slot[f_at])] == k ->
              at = f_at
           :: else
           fi;
@@ -109,6 +110,26 @@ inline RelaxedStores(todo, k, v, b) {
 #endif
 
 /*
+ * What breaks a rule and does no harm, which run.sh has as configurations that hold:
+ *
+ * HARMLESS_ANSWER: the request is answered before its last store, but after the one that ends the
+ * state before (the slot of a new key, else the old check's 0). Whoever then comes upon a slot whose
+ * block is not valid asks the server, which waits for the lock: the answer is that of the change.
+ * HARMLESS_FREE: the old block is freed between its check = 0 and the store of the slot. For a while
+ * the slot may lead to another key's item, which is evidence of nothing, and the lock keeps out
+ * those who would take the slot at its word.
+ * HARMLESS_NO_ZERO: an update in place without check = 0 first. The old check covers the version,
+ * which is new in every change, so it fits no word of the new item, and until the new check is
+ * stored nobody has seen that item: who still copied the old one is in time. So what check = 0 does
+ * is only to tell readers earlier.
+ */
+#ifdef HARMLESS_ANSWER
+inline AnswerEarly(k) { EndChange(k) }
+#else
+inline AnswerEarly(k) { skip }
+#endif
+
+/*
  * PublishReplace: block b for block o in slot `at`, then unlocks and frees the old block. (For a
  * move the key's state stays what it is.)
  */
@@ -126,8 +147,19 @@ inline Replace(s, k, v, at, o, b, todo) {
   atomic { StoreSlot(at, k, b) };
   atomic { chk[b] = CHECK(k, v, b) };
   atomic { chk[o] = 0; EndChange(k); Free(o); locked[s] = false }
-#else
+#elif defined(MUTANT_SLOT_MOVES)
   atomic { chk[o] = 0 };
+  if
+  :: atomic { room != NONE -> StoreSlot(room, k, b) }; slot[at] = 0
+  :: atomic { room == NONE -> StoreSlot(at, k, b) }
+  fi;
+  atomic { chk[b] = CHECK(k, v, b); EndChange(k); Free(o); locked[s] = false }
+#elif defined(HARMLESS_FREE)
+  atomic { chk[o] = 0; Free(o) };
+  atomic { StoreSlot(at, k, b) };
+  atomic { chk[b] = CHECK(k, v, b); EndChange(k); locked[s] = false }
+#else
+  atomic { chk[o] = 0; AnswerEarly(k) };
   atomic { StoreSlot(at, k, b) };
   atomic { chk[b] = CHECK(k, v, b); EndChange(k); Free(o); locked[s] = false }
 #endif
@@ -228,6 +260,28 @@ inline Lock(s, k) {
 mtype = { kNothing, kInsert, kInPlace, kElsewhere, kDelete, kMove };
 #define PUBLISHES(op) (op == kInsert || op == kElsewhere || op == kMove)
 
+/* Mutants: the answer before the first store that readers can see. */
+#if defined(MUTANT_INSERT_ANSWERED_EARLY)
+#define ANSWERED_EARLY(op) (op == kInsert)
+#elif defined(MUTANT_IN_PLACE_ANSWERED_EARLY)
+#define ANSWERED_EARLY(op) (op == kInPlace)
+#elif defined(MUTANT_UPDATE_ANSWERED_EARLY)
+#define ANSWERED_EARLY(op) (op == kElsewhere)
+#elif defined(MUTANT_DELETE_ANSWERED_EARLY)
+#define ANSWERED_EARLY(op) (op == kDelete)
+#endif
+/*
+ * Mutants: the old block is freed before its check is 0. Another key of another bucket gets the
+ * block, and then the 0. (After that 0 it does no harm: HARMLESS_FREE.)
+ */
+#if defined(MUTANT_MOVE_FREES_EARLY)
+#define FREED_EARLY(op) (op == kMove)
+#elif defined(MUTANT_UPDATE_FREES_EARLY)
+#define FREED_EARLY(op) (op == kElsewhere)
+#elif defined(MUTANT_DELETE_FREES_EARLY)
+#define FREED_EARLY(op) (op == kDelete)
+#endif
+
 /* A server worker that changes keys first_key to last_key. */
 proctype Writer(byte first_key, last_key) {
   byte done, k, s, at, room, tail, b, o, v, todo;
@@ -266,22 +320,27 @@ proctype Writer(byte first_key, last_key) {
        if
        :: PUBLISHES(op) ->
           Allocate(b);
-#ifdef MUTANT_MOVE_FREES_EARLY
-          /*
-           * Another key of another bucket gets the block, and then the move's check = 0. (Freed
-           * between that 0 and the slot, it would do no harm that readers or the server could see:
-           * the slot leads to another key's item for a while.)
-           */
-          if
-          :: op == kMove -> Free(o)
-          :: else
-          fi;
-#endif
           /* A block that was another's may begin with anything. */
           todo = (chk[b] != 0 -> Z | W_ALL : W_ALL)
+#ifdef HARMLESS_NO_ZERO
+       :: op == kInPlace -> b = o; todo = W_ALL
+#else
        :: op == kInPlace -> b = o; todo = Z | W_ALL
+#endif
        :: else
-       fi
+       fi;
+#ifdef ANSWERED_EARLY
+       if
+       :: ANSWERED_EARLY(op) -> EndChange(k)
+       :: else
+       fi;
+#endif
+#ifdef FREED_EARLY
+       if
+       :: FREED_EARLY(op) -> Free(o)
+       :: else
+       fi;
+#endif
      };
      RelaxedStores(todo, k, v, b);
      if
@@ -303,36 +362,49 @@ proctype Writer(byte first_key, last_key) {
         chk[b] = CHECK(k, v, b);
         atomic { StoreSlot(room, k, b); EndChange(k); locked[s] = false }
 #else
-        atomic { StoreSlot(room, k, b) };
+        atomic { StoreSlot(room, k, b); AnswerEarly(k) };
         atomic { chk[b] = CHECK(k, v, b); EndChange(k); locked[s] = false }
 #endif
 
-     :: atomic { op == kInPlace -> chk[b] = CHECK(k, v, b); EndChange(k); locked[s] = false }
-
-     :: op == kElsewhere -> Replace(s, k, v, at, o, b, todo)
-
-     :: op == kMove ->
-#ifdef MUTANT_MOVE_FREES_EARLY
-        chk[o] = 0;
-        atomic { StoreSlot(at, k, b) };
+#ifdef HARMLESS_ANSWER
+     :: atomic { op == kInPlace -> EndChange(k) };
         atomic { chk[b] = CHECK(k, v, b); locked[s] = false }
 #else
-        Replace(s, k, v, at, o, b, todo)
+     :: atomic { op == kInPlace -> chk[b] = CHECK(k, v, b); EndChange(k); locked[s] = false }
 #endif
+
+#ifdef FREED_EARLY
+     :: FREED_EARLY(op) && op != kDelete ->
+        chk[o] = 0;
+        atomic { StoreSlot(at, k, b) };
+        atomic { chk[b] = CHECK(k, v, b); EndChange(k); locked[s] = false }
+     :: (op == kElsewhere || op == kMove) && !FREED_EARLY(op) ->
+#else
+     :: op == kElsewhere || op == kMove ->
+#endif
+        Replace(s, k, v, at, o, b, todo)
 
      :: op == kDelete ->
 #ifdef MUTANT_DELETE_SLOT_FIRST
         slot[at] = 0;
         atomic { chk[o] = 0; EndChange(k) };
 #else
-        chk[o] = 0;
+#ifdef HARMLESS_FREE
+        atomic { chk[o] = 0; Free(o) };
+#else
+        atomic { chk[o] = 0; AnswerEarly(k) };
+#endif
         atomic { slot[at] = 0; EndChange(k) };
 #endif
         if
         :: !IS_PRIMARY(at / NS) -> UnlinkEmptyTails(s, tail, room)
         :: else
         fi;
+#if defined(MUTANT_DELETE_FREES_EARLY) || defined(HARMLESS_FREE)
+        locked[s] = false
+#else
         atomic { Free(o); locked[s] = false }
+#endif
      fi;
      /* What is of no use any more must not tell states apart. */
      d_step {
@@ -552,37 +624,80 @@ inline RemoveMoved(i, moved, t) {
   UnlinkEmptyTails(i, before, t)
 }
 
+/* The locks of a split, which mutants take or let go of too late or too early. */
+inline LockSegments(i) {
+  locked[i] = true;
+#ifndef MUTANT_NEW_SEGMENT_UNLOCKED
+  locked[i + 1] = true
+#endif
+}
+inline UnlockSegments(i) {
+#ifndef MUTANT_NEW_SEGMENT_UNLOCKED
+  locked[i + 1] = false;
+#endif
+  locked[i] = false
+}
+
 proctype Splitter() {
   byte i, moved, t, before;
+#ifdef MUTANT_NEW_HEADERS_LATE
+  byte new_header;
+#endif
 
 end:
   do
   :: i < SPLITS ->
      atomic {
        !locked[i] ->
-       locked[i] = true;
-       locked[i + 1] = true;
-       counter[i + 1] = counter[i];
-#ifndef MUTANT_DIRECTORY_FIRST
-       /* One step: nothing leads to the new segment. */
+#ifdef MUTANT_SPLIT_LOCKS_LATE
        FillNew(i, moved)
+     };
+     atomic {
+       !locked[i] ->
+#endif
+       LockSegments(i);
+#ifndef MUTANT_VERSIONS_NOT_HANDED_ON
+       counter[i + 1] = counter[i];
+#endif
+#if !defined(MUTANT_DIRECTORY_FIRST) && !defined(MUTANT_SPLIT_LOCKS_LATE)
+       /* One step: nothing leads to the new segment. */
+       FillNew(i, moved);
+#endif
+#ifdef MUTANT_NEW_HEADERS_LATE
+       /*
+        * As the zeros of a new page: depth 0, which covers all keys. So what harms is that the link
+        * is missing; where there is no overflow bucket it does none.
+        */
+       new_header = header[PRIMARY(i + 1)];
+       header[PRIMARY(i + 1)] = HEADER(1, 0)
 #endif
      };
      StoreEntries(i);
+#ifdef MUTANT_NEW_HEADERS_LATE
+     atomic { header[PRIMARY(i + 1)] = new_header; new_header = 0 };
+#endif
 #ifdef MUTANT_DIRECTORY_FIRST
      FillNew(i, moved);
 #endif
 #ifdef MUTANT_UNLOCK_BEFORE_HEADERS
-     atomic { locked[i + 1] = false; locked[i] = false };
+     atomic { UnlockSegments(i) };
 #endif
 #ifdef MUTANT_REMOVE_BEFORE_HEADERS
      RemoveMoved(i, moved, t);
      StoreOldHeaders(i);
 #else
      StoreOldHeaders(i);
+#ifdef MUTANT_UNLOCK_BEFORE_REMOVE
+     /* A slot that is still to be removed leads to a block that a key of this segment may get. */
+     atomic { UnlockSegments(i) };
+#endif
      RemoveMoved(i, moved, t);
 #endif
-     atomic { locked[i + 1] = false; locked[i] = false; i++ }
+#if defined(MUTANT_UNLOCK_BEFORE_HEADERS) || defined(MUTANT_UNLOCK_BEFORE_REMOVE)
+     i++
+#else
+     atomic { UnlockSegments(i); i++ }
+#endif
   :: else -> break
   od
 }

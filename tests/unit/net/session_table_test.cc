@@ -105,6 +105,51 @@ TEST_F(SessionTableTest, OneAddressHasItsShare) {
   EXPECT_EQ(Incarnation(1), again);
 }
 
+// Hosts that together have all that there is take it from each other, not from one with less.
+TEST_F(SessionTableTest, TheLargestGoesWhereAllHaveTooMuch) {
+  Make({.most_kept = 16, .peer_share = 4});
+  const uint32_t own = Pass(1, 0, "10.0.0.1");
+  const uint32_t own_too = Pass(2, 0, "10.0.0.1");
+  for (uint64_t i = 0; i < 400; ++i) Pass(1000 + i, 0, absl::StrCat("10.1.0.", i % 7));
+  EXPECT_EQ(table_->Counts().kept, 16u);
+  EXPECT_EQ(Incarnation(1), own);
+  EXPECT_EQ(Incarnation(2), own_too);
+}
+
+// The same of their values' memory.
+TEST_F(SessionTableTest, TheLargestGoesWhereAllHaveTooManyBytes) {
+  Make({.most_bytes = 4 << 20, .peer_share = 4});
+  const uint32_t own = Pass(1, 1000, "10.0.0.1");
+  for (uint64_t i = 0; i < 400; ++i) Pass(1000 + i, 200'000, absl::StrCat("10.1.0.", i % 7));
+  EXPECT_LE(table_->Counts().bytes, size_t{4} << 20);
+  EXPECT_EQ(Incarnation(1), own);
+}
+
+// Of hosts with as much as each other the oldest session goes.
+TEST_F(SessionTableTest, TheOldestGoesAmongEquals) {
+  Make({.most_kept = 4, .peer_share = 2});
+  const uint32_t first = Pass(1, 0, "10.0.0.1");
+  std::vector<uint32_t> later;
+  for (uint64_t i = 2; i <= 5; ++i) later.push_back(Pass(i, 0, absl::StrCat("10.0.0.", i)));
+  EXPECT_EQ(table_->Counts().dropped, 1u);
+  for (uint64_t i = 2; i <= 5; ++i) EXPECT_EQ(Incarnation(i), later[i - 2]) << i;
+  EXPECT_NE(Incarnation(1), first);
+}
+
+// A host has as many addresses of its network as it likes.
+TEST_F(SessionTableTest, AnIpv6NetworkIsOneHost) {
+  Make({.most_kept = 64, .peer_share = 4});
+  for (uint64_t i = 1; i <= 40; ++i) Pass(i, 0, absl::StrCat("[2001:db8:0:1::", i, "]"));
+  EXPECT_EQ(table_->Counts().kept, 16u);
+  for (uint64_t i = 101; i <= 110; ++i) {
+    Pass(i, 0, absl::StrCat("[2001:db8:0:2::", i, "]"));
+    // Not of one host: they have only the link in common, or no network at all.
+    Pass(i + 100, 0, absl::StrCat("[fe80::", i, "%eth0]"));
+    Pass(i + 200, 0, absl::StrCat("[::ffff:10.0.0.", i, "]"));
+  }
+  EXPECT_EQ(table_->Counts().kept, 46u);
+}
+
 TEST_F(SessionTableTest, NothingIsKeptWhereNothingMayBe) {
   Make({.most_bytes = 0});
   Pass(1, 1'000);
