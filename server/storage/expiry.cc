@@ -145,4 +145,26 @@ ExpiryStats Expiry::Stats() const {
   return stats;
 }
 
+int64_t Expiry::Lateness(int64_t now_ns) const {
+  if (empty()) return 0;
+  const auto tick = static_cast<int64_t>(NowTick(now_ns));
+  int64_t lateness = 0;
+  for (size_t i = 0; i < kShards; ++i) {
+    const Shard& shard = shards_[i];
+    const std::lock_guard lock(shard.lock);
+    if (shard.wheel.size() == 0) continue;
+    if (shard.wheel.due() > 0) {
+      const TimingWheel::Timer& oldest = shard.wheel.At(shard.wheel.FirstDue());
+      lateness = std::max(lateness, now_ns - shard.times.at(oldest.offset).due_ns);
+      continue;
+    }
+    const uint64_t next = shard.wheel.NextTick();
+    if (next > static_cast<uint64_t>(tick)) continue;
+    // A time lies up to a tick ahead of the tick that it is due at.
+    const int64_t earliest = start_ns_ + (static_cast<int64_t>(next) - 1) * tick_ns_;
+    lateness = std::max(lateness, now_ns - earliest);
+  }
+  return lateness;
+}
+
 }  // namespace verbena::storage

@@ -77,6 +77,12 @@ class Expiry : public ItemListener {
   int64_t NextLook(int64_t now_ns);
 
   ExpiryStats Stats() const;
+  // How long ago the oldest of the times was over that TakeDue could have come to by now, 0 if
+  // there is none: what removal is behind. An item is late by no more than this and a tick. Those
+  // handed out and not removed stand behind the others. Where a wheel has not gone through a slot
+  // yet, it counts from a tick ahead of that, so it may say too much: by a tick and as long as the
+  // wheel stands there. ns. Bounded work.
+  int64_t Lateness(int64_t now_ns) const;
 
   void OnInserted(layout::KeyHash, std::string_view, layout::Slot) override {}
   void OnMoved(layout::KeyHash hash, std::string_view key, layout::Slot from, layout::Slot to,

@@ -450,7 +450,6 @@ StoreStats Store::Stats() const {
     stats.items += worker.items.value();
     stats.live_bytes += worker.live_bytes.value();
     stats.failed_allocations += worker.failed_allocations.value();
-    stats.moves += worker.moves.value();
     stats.expired += worker.expired.value();
     stats.evicted += worker.evicted.value();
   }
@@ -466,6 +465,7 @@ StoreStats Store::Stats() const {
   stats.timers = expiry.timers;
   stats.overdue = expiry.overdue;
   stats.expiry_memory = expiry.memory;
+  stats.expiry_lateness = expiry_->Lateness(MonotonicNanos());
   if (eviction_ != nullptr) {
     const EvictionStats eviction = eviction_->Stats();
     stats.touches = eviction.touches;

@@ -80,7 +80,6 @@ MoveResult Store::TryMoveItem(int worker, KeyHash hash, uint64_t offset) {
     TellMoved(hash, target, old, slot, /*changed=*/false);
   }
   FreeBlock(worker, old);
-  workers_[static_cast<size_t>(worker)].moves.Add(1);
   return MoveResult::kMoved;
 }
 

@@ -58,10 +58,10 @@ struct StoreStats {
   uint64_t ordered_index_memory = 0;  // bytes outside the slice
   uint64_t overdue = 0;               // of these, found due and not yet removed
   uint64_t expiry_memory = 0;         // bytes outside the slice
+  int64_t expiry_lateness = 0;        // ns; see Expiry::Lateness
 
   uint64_t pins = 0;
   uint64_t pinned_bytes = 0;  // of items that are replaced or gone; in block_bytes, rounded
-  uint64_t moves = 0;         // of items to other blocks, with no change
   double mean_fill = 0;       // items / slots of all primary buckets
 };
 

@@ -34,7 +34,6 @@ struct alignas(128) Store::Worker {
   WorkerCounter failed_allocations;
   WorkerCounter expired;
   WorkerCounter evicted;
-  WorkerCounter moves;  // of items to other blocks by MoveItem
   alignas(64) std::array<uint8_t, kMaxStaged> staging;
 };
 

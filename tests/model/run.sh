@@ -7,8 +7,8 @@ usage() {
 Usage: run.sh [--full] [--only=NAME] [--keep=FOLDER] [--help]
 
 Verifies each configuration of the model exhaustively, then runs each mutant (one rule of the design
-broken) until a violation is found. Needs spin and a C compiler (CC, by default cc). About three quarters of a
-minute on one processor and 300 MiB.
+broken) until a violation is found. Needs spin and a C compiler (CC, by default cc). Less than
+a minute of one processor and 300 MiB.
 
   --full         larger configurations too (up to 26 million states): four minutes and 1.6 GiB
   --only=NAME    one configuration or mutant

@@ -3,16 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iostream>
-#include <list>
 #include <memory>
 #include <random>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "common/base/sizes.h"
+#include "tests/unit/storage/zipfian_trace.h"
 
 namespace verbena::storage {
 namespace {
@@ -139,68 +137,18 @@ TEST(EvictionTest, AVictimIsFoundSoonWhereAllWereTouched) {
   EXPECT_LE(eviction.Stats().promoted, 2000u);
 }
 
-// Caches of a tenth of the keys, over one trace.
-class Simulation {
- public:
-  static constexpr uint64_t kKeys = 100'000;
-  static constexpr uint64_t kRoom = kKeys / 10;
-  static constexpr int kRequests = 500'000;
-  static constexpr int kWarmUp = kRequests / 4;
-
-  explicit Simulation(double theta) : random_(42) {
-    double sum = 0;
-    cumulative_.reserve(kKeys);
-    for (uint64_t rank = 1; rank <= kKeys; ++rank) {
-      sum += std::pow(static_cast<double>(rank), -theta);
-      cumulative_.push_back(sum);
-    }
-  }
-
-  // Calls get(key), which returns whether the key was there and puts it there, for each request.
-  template <typename Get>
-  double HitRate(Get&& get) {
-    random_.seed(42);
-    std::uniform_real_distribution<double> uniform(0, cumulative_.back());
-    int hits = 0;
-    for (int i = 0; i < kRequests; ++i) {
-      const auto at = std::lower_bound(cumulative_.begin(), cumulative_.end(), uniform(random_));
-      const bool hit = get(static_cast<uint64_t>(at - cumulative_.begin()));
-      if (i >= kWarmUp) hits += hit;
-    }
-    return static_cast<double>(hits) / (kRequests - kWarmUp);
-  }
-
- private:
-  std::mt19937_64 random_;
-  std::vector<double> cumulative_;
-};
-
-double FifoOrLru(Simulation& simulation, bool lru) {
-  std::list<uint64_t> order;
-  std::unordered_map<uint64_t, std::list<uint64_t>::iterator> cache;
-  return simulation.HitRate([&](uint64_t key) {
-    const auto found = cache.find(key);
-    if (found != cache.end()) {
-      if (lru) order.splice(order.end(), order, found->second);
-      return true;
-    }
-    if (cache.size() == Simulation::kRoom) {
-      cache.erase(order.front());
-      order.pop_front();
-    }
-    cache[key] = order.insert(order.end(), key);
-    return false;
-  });
-}
+// Room for a tenth of the keys.
+constexpr uint64_t kTraceKeys = 100'000;
+constexpr uint64_t kRoom = kTraceKeys / 10;
 
 // `one_in`: how many GETs there are for one that is reported, in batches of `batch`.
-double Ours(Simulation& simulation, uint64_t one_in, size_t batch) {
+double Ours(ZipfianTrace& trace, uint64_t one_in, size_t batch) {
   std::unordered_set<uint64_t> cache;
-  const std::unique_ptr<Eviction> owned = MakeEviction(Simulation::kRoom * 144);
+  const std::unique_ptr<Eviction> owned = MakeEviction(kRoom * 144);
   Eviction& eviction = *owned;
   std::mt19937_64 sample(7);
   std::vector<layout::KeyHash> reports;
-  return simulation.HitRate([&](uint64_t key) {
+  return trace.HitRate([&](uint64_t key) {
     const layout::KeyHash hash = HashOf(key);
     if (cache.contains(hash.bits)) {
       if (sample() % one_in == 0) reports.push_back(hash);
@@ -210,7 +158,7 @@ double Ours(Simulation& simulation, uint64_t one_in, size_t batch) {
       }
       return true;
     }
-    while (cache.size() >= Simulation::kRoom) {
+    while (cache.size() >= kRoom) {
       const layout::KeyHash victim = *eviction.NextVictim();
       if (cache.erase(victim.bits) > 0) eviction.OnRemoved(victim, "", kSlot);
     }
@@ -223,12 +171,12 @@ double Ours(Simulation& simulation, uint64_t one_in, size_t batch) {
 class EvictionTraceTest : public testing::TestWithParam<double> {};
 
 TEST_P(EvictionTraceTest, RecoversMostOfTheGapBetweenFifoAndLru) {
-  Simulation simulation(GetParam());
-  const double fifo = FifoOrLru(simulation, false);
-  const double lru = FifoOrLru(simulation, true);
+  ZipfianTrace trace(GetParam(), kTraceKeys, /*requests=*/500'000);
+  const double fifo = HitRateOfFifo(trace, kRoom);
+  const double lru = HitRateOfLru(trace, kRoom);
   ASSERT_GT(lru, fifo);
   for (const uint64_t one_in : {1u, 8u, 16u}) {
-    const double ours = Ours(simulation, one_in, 64);
+    const double ours = Ours(trace, one_in, 64);
     std::cout << "zipf " << GetParam() << ": FIFO " << fifo << ", LRU " << lru << ", 1 GET in "
               << one_in << " reported: " << ours << "\n";
     EXPECT_GE(ours, fifo + (lru - fifo) / 2) << "1 in " << one_in;

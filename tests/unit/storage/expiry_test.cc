@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
+#include <random>
+#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace verbena::storage {
@@ -132,6 +136,51 @@ TEST(ExpiryTest, AMassThatEndsTogetherIsTakenInBoundedSteps) {
   EXPECT_GE(expiry.Stats().most_at_once, Expiry::kMostMoved);
   // Each call hands out as many as it may, but for those that only spread.
   EXPECT_LE(calls, kItems / kAtOnce + kItems / Expiry::kMostMoved);
+}
+
+// Where nothing is behind, no item is there for longer than a tick and a look after its time; with
+// a backlog, for longer by the looks that the backlog takes. And Lateness tells, too much rather
+// than too little, but for the tick that items may take.
+TEST(ExpiryTest, LatenessIsATickAndWhatTheBacklogTakes) {
+  constexpr int64_t kLook = kTick / 2;
+  constexpr int64_t kEnd = 100'000;
+  constexpr size_t kAtOnce = 16;
+  Expiry expiry(kTick, 0);
+  std::mt19937_64 random(3);
+  std::set<std::pair<int64_t, uint64_t>> there;  // due, key
+  std::vector<int64_t> dues(1);
+  // Some all the time, and twice a mass at one time.
+  while (dues.size() < 6000) {
+    const auto key = static_cast<int64_t>(dues.size());
+    const auto any = 1 + static_cast<int64_t>(random() % kEnd);
+    dues.push_back(key % 3 != 0 ? any : key % 2 == 0 ? 20'000 : 70'000);
+    there.emplace(dues.back(), key);
+    Set(expiry, static_cast<uint64_t>(key), dues.back());
+  }
+  int64_t most_late = 0;
+  int calm_looks = 0;
+  size_t backlog = 0;  // the most since nothing was late
+  for (int64_t now = 0; !there.empty(); now += kLook) {
+    const int64_t oldest = there.begin()->first;
+    const int64_t late = std::max<int64_t>(0, now - oldest);
+    const auto first_ahead = there.upper_bound({now, UINT64_MAX});
+    const auto due = static_cast<size_t>(std::distance(there.begin(), first_ahead));
+    backlog = late <= kTick ? due : std::max(backlog, due);
+    calm_looks += backlog <= kAtOnce ? 1 : 0;
+    const auto looks = static_cast<int64_t>(backlog / kAtOnce);
+    ASSERT_LE(late, kTick + (looks + 1) * kLook) << "at " << now << ", backlog " << backlog;
+    ASSERT_GE(expiry.Lateness(now) + kTick, late) << "at " << now;
+    ASSERT_LE(expiry.Lateness(now), late + kTick + kLook) << "at " << now;
+    most_late = std::max(most_late, late);
+    for (const uint64_t offset : OffsetsDue(expiry, now, kAtOnce)) {
+      const uint64_t key = offset / 16;
+      ASSERT_TRUE(expiry.Clear(HashOfNumber(key), offset));
+      ASSERT_EQ(there.erase({dues[key], key}), 1u);
+    }
+  }
+  EXPECT_EQ(expiry.Lateness(10 * kEnd), 0);
+  EXPECT_GT(most_late, 20 * kTick);  // there was a backlog
+  EXPECT_GT(calm_looks, 100);        // and times without
 }
 
 // One thread looks for what is due while others set and clear.

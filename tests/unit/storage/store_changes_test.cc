@@ -496,10 +496,12 @@ TEST(StoreChangesThreadsTest, NoChangeIsLost) {
     });
   }
   const char* const keys[] = {"count", "log", "swapped", "purse"};
+  int moved = 0;
   for (size_t i = 0; running > 0; ++i) {
     const char* const key = keys[i % 4];
     const GetResult found = *store->Get(kWorkers, key, std::span<uint8_t>());
-    if (found.found) store->MoveItem(kWorkers, store->index().Hash(key), found.slot.offset());
+    if (!found.found) continue;
+    moved += store->MoveItem(kWorkers, store->index().Hash(key), found.slot.offset()) ? 1 : 0;
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(MustGet(*store, "count"), absl::StrCat(kWorkers * kRounds));
@@ -511,7 +513,7 @@ TEST(StoreChangesThreadsTest, NoChangeIsLost) {
   for (int worker = 0; worker < kWorkers; ++worker) {
     EXPECT_EQ(std::count(log.begin(), log.end(), 'a' + worker), kRounds);
   }
-  EXPECT_GT(store->Stats().moves, 0u);
+  EXPECT_GT(moved, 0);
   EXPECT_TRUE(CheckInvariants(*store).ok()) << CheckInvariants(*store);
 }
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <iostream>
 #include <random>
 #include <string>
 #include <thread>
@@ -10,6 +12,7 @@
 #include "common/base/sizes.h"
 #include "server/storage/store.h"
 #include "tests/unit/storage/storage_testing.h"
+#include "tests/unit/storage/zipfian_trace.h"
 
 namespace verbena::storage {
 namespace {
@@ -114,6 +117,66 @@ TEST_F(StoreEvictionTest, APreparedPutThatComesToNothingLeavesTheKeyAsItWas) {
   EXPECT_EQ(old.version, version);
   EXPECT_EQ(old.flags, 7);
   EXPECT_EQ(store_->Due(0, "old")->due_ns, options.due_ns);
+}
+
+// The whole path of a cache: clients that find what they can by READs and put what they miss, and
+// of the GETs that hit, one in 16 is reported, 64 together. The sizes of values are now of many
+// classes and now of few, with the same mean, so that items have to be moved together. The
+// simulated caches have room for as many items as the store had in the mean.
+TEST(StoreEvictionTraceTest, RecoversMostOfTheGapBetweenFifoAndLru) {
+  constexpr uint64_t kKeys = 370'000;
+  constexpr int kRequests = 600'000;
+  constexpr int kPhase = 60'000;  // requests
+  constexpr uint64_t kOneIn = 16;
+  constexpr size_t kBatch = 64;
+  const std::unique_ptr<Store> store = MakeCache(/*workers=*/1);
+  ASSERT_NE(store, nullptr);
+  ReferenceReader reader(
+      [slice = store->region().bytes()](uint64_t offset, void* target, uint64_t size) {
+        std::memcpy(target, slice.data() + offset, size);
+      },
+      1);
+  std::vector<uint16_t> sizes(kKeys);  // of the values that were put last
+  const std::string bytes(640, 'v');
+  ZipfianTrace trace(0.99, kKeys, kRequests);
+  std::mt19937_64 random(7);
+  std::vector<layout::KeyHash> reports;
+  int requests = 0;
+  uint64_t items = 0;  // summed over the samples
+  uint64_t samples = 0;
+  const double ours = trace.HitRate([&](uint64_t key) {
+    if (requests++ >= trace.warm_up() && requests % 64 == 0) {
+      items += store->Stats().items;
+      ++samples;
+    }
+    const std::string name = absl::StrCat("key-", key);
+    if (reader.Lookup(name) == ReferenceReader::Outcome::kFound) {
+      EXPECT_EQ(reader.value().size(), sizes[key]);
+      if (random() % kOneIn == 0) reports.push_back(store->index().Hash(name));
+      if (reports.size() == kBatch) {
+        for (const layout::KeyHash hash : reports) store->Touch(hash);
+        reports.clear();
+      }
+      return true;
+    }
+    const bool many_classes = requests / kPhase % 2 == 0;
+    const uint64_t size = many_classes ? 40 + random() % 581 : 320 + random() % 21;
+    sizes[key] = static_cast<uint16_t>(size);
+    EXPECT_TRUE(store->Put(0, name, AsBytes(std::string_view(bytes).substr(0, size))).ok());
+    return false;
+  });
+  const auto room = static_cast<size_t>(items / samples);
+  const double fifo = HitRateOfFifo(trace, room);
+  const double lru = HitRateOfLru(trace, room);
+  const StoreStats stats = store->Stats();
+  std::cout << "room for " << room << " of " << kKeys << " keys: FIFO " << fifo << ", LRU " << lru
+            << ", the store " << ours << "; evicted " << stats.evicted << ", moved "
+            << stats.compaction.items_moved << "\n";
+  EXPECT_NEAR(static_cast<double>(room) / kKeys, 0.1, 0.02);
+  ASSERT_GT(lru, fifo);
+  EXPECT_GE(ours, fifo + (lru - fifo) / 2);
+  EXPECT_GT(stats.compaction.items_moved, 0u);
+  EXPECT_TRUE(CheckInvariants(*store).ok()) << CheckInvariants(*store);
 }
 
 TEST(StoreEvictionThreadsTest, WorkersEvictAndChangeAtTheSameTime) {

@@ -46,6 +46,16 @@ TEST_F(StoreExpiryTest, RemovesWhatIsDueAndNothingElse) {
   EXPECT_EQ(stats.items, 2u);
 }
 
+TEST_F(StoreExpiryTest, TellsHowLateRemovalIs) {
+  EXPECT_EQ(store_->Stats().expiry_lateness, 0);
+  Put("ahead", "1", now_ + 3600 * kSecond);
+  EXPECT_EQ(store_->Stats().expiry_lateness, 0);
+  Put("late", "2", now_ - 5 * kSecond);
+  EXPECT_GE(store_->Stats().expiry_lateness, 5 * kSecond);
+  EXPECT_EQ(store_->RemoveDue(1, MonotonicNanos(), 100), 1u);
+  EXPECT_EQ(store_->Stats().expiry_lateness, 0);
+}
+
 TEST_F(StoreExpiryTest, AnOperationThatComesUponAnItemWhoseTimeIsOverRemovesIt) {
   for (const char* key : {"get", "put", "delete", "add", "append", "ttl", "absent"}) {
     Put(key, "7", now_ - 1);

@@ -40,7 +40,6 @@ TEST_F(StoreMaintenanceTest, MovesItemsOfAllSizes) {
     EXPECT_FALSE(store_->MoveItem(0, HashOf(key), before.slot.offset()));
   }
   EXPECT_EQ(recorder_.moves(), 8);
-  EXPECT_EQ(store_->Stats().moves, 8u);
 }
 
 // Where a block was found in a list, it may be another key's of the bucket by now.
@@ -104,13 +103,15 @@ TEST(StoreMovesTest, GoOnBesideChanges) {
       --running;
     });
   }
+  int moved = 0;
   for (int i = 0; running > 0; ++i) {
     const std::string key = absl::StrCat("key-", i % 2, "-", i / 2 % kKeys);
     const GetResult found = *store->Get(2, key, std::span<uint8_t>());
-    if (found.found) store->MoveItem(2, store->index().Hash(key), found.slot.offset());
+    if (!found.found) continue;
+    moved += store->MoveItem(2, store->index().Hash(key), found.slot.offset()) ? 1 : 0;
   }
   for (std::thread& writer : writers) writer.join();
-  EXPECT_GT(store->Stats().moves, 0u);
+  EXPECT_GT(moved, 0);
   EXPECT_TRUE(CheckInvariants(*store).ok()) << CheckInvariants(*store);
 }
 
