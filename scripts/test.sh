@@ -16,7 +16,7 @@ last, with what was skipped and why. Safe to run twice; nothing outside the sour
 packages, ccache's cache and the lab's (~/.cache/verbena-lab) is changed.
 
   --full          the long proofs, the whole integration suite in virtual machines (else a part of
-                  it), and the preset dev with clang
+                  it), and the preset dev with clang and 20 s of each fuzzer
   --label=NAME    only tests of one kind: unit, integration, conformance, lab, model, fuzz
   --preset=NAME   only this preset (may be repeated); skips the checks of format and headers
   --jobs=N        tests run side by side (default: the number of processors)
@@ -121,7 +121,8 @@ for preset in "${PRESETS[@]}"; do
   targets=(all)
   [ $CHECKS -eq 0 ] || [ "$preset" != release ] || targets+=(check-headers)
   if [ "$preset" = dev ] && [ $FULL -eq 1 ]; then
-    CMAKE_EXTRA+=(-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang -DVERBENA_UNITY_TESTS=OFF)
+    CMAKE_EXTRA+=(-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang -DVERBENA_UNITY_TESTS=OFF
+      -DVERBENA_FUZZ=ON)
   fi
   build "$preset" "${targets[@]}"
   [ $LAB -eq 0 ] || [ "$preset" != release ] || start_lab
