@@ -92,6 +92,10 @@ struct ActiveRequest {
   // Bytes of the answer that kept answers of operations still to come take beyond their headers:
   // what comes ahead of them must leave them room, since they cannot be had again.
   size_t reserved = 0;
+  // In a session: bytes of the answer that the operations so far have not taken, and may take if
+  // the request is repeated: a key that was not there may be, and be too large for anything but its
+  // location. What is kept leaves them that, since it takes no less then.
+  size_t owed = 0;
   uint64_t last_sequence = 0;  // in a session, of the operation before
 };
 

@@ -144,6 +144,9 @@ class Worker {
                  wire::ResultCode code, std::string_view value, uint64_t version = 0,
                  uint64_t argument = 0);
   size_t RoomForValue(const Connection& connection, size_t reserve_each) const;
+  // After an operation whose result takes up to kReservedResult bytes another time, and that has
+  // begun when the answer had `size` bytes.
+  void OweRest(Connection& connection, size_t size) const;
   uint8_t* PlaceForValue(const Connection& connection) const;
 
   // worker_sessions.cc: hello, and changes that are repeated.

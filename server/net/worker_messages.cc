@@ -103,6 +103,7 @@ void Worker::StartRequest(Connection& connection, Arrived arrived) {
   }
   request.writer.emplace(queues.responses.Buffer(request.buffer).first(limit));
   request.reserved = 0;
+  request.owed = 0;
   request.last_sequence = 0;
   if (connection.kept != nullptr) {
     if (const absl::Status opened = OpenInSession(connection); !opened.ok()) {

@@ -33,6 +33,12 @@ size_t Worker::RoomForValue(const Connection& connection, size_t reserve_each) c
   return room > reserve ? room - reserve : 0;
 }
 
+void Worker::OweRest(Connection& connection, size_t size) const {
+  if (connection.kept == nullptr) return;
+  const size_t taken = connection.request.writer->size() - size;
+  if (taken < kReservedResult) connection.request.owed += kReservedResult - taken;
+}
+
 void Worker::AddResult(Connection& connection, const wire::OperationHeader& operation,
                        ResultCode code, std::string_view value, uint64_t version,
                        uint64_t argument) {
@@ -86,9 +92,12 @@ Worker::Step Worker::RunOperation(Connection& connection, const Operation& opera
         AddResult(connection, operation.header, ResultCode::kOk, operation.value);
       }
       return Step::kDone;
-    case OpCode::kGet:
+    case OpCode::kGet: {
+      const size_t before = connection.request.writer->size();
       RunGet(connection, operation);
+      OweRest(connection, before);
       return Step::kDone;
+    }
     case OpCode::kPut:
     case OpCode::kDelete:
     case OpCode::kAdd:
@@ -192,9 +201,12 @@ Worker::Step Worker::RunChange(Connection& connection, const Operation& operatio
         AddChange(connection, header, handler_.Delete(options_.index, operation));
       }
       return Step::kDone;
-    case OpCode::kAdd:
+    case OpCode::kAdd: {
+      const size_t before = connection.request.writer->size();
       RunAdd(connection, operation);
+      OweRest(connection, before);
       return Step::kDone;
+    }
     case OpCode::kAppend:
       AddChange(connection, header, handler_.Append(options_.index, operation));
       return Step::kDone;
@@ -213,12 +225,16 @@ void Worker::RunAdd(Connection& connection, const Operation& operation) {
   }
 }
 
-// Like RunGet. The operations behind it in the request are left room for their own answers.
+// Like RunGet. The operations behind it in the request are left room for their own answers, and
+// those ahead of it what they need if it is repeated with them.
 void Worker::RunTake(Connection& connection, const Operation& operation) {
   Session* const session = connection.kept;
   size_t room = RoomForValue(connection, kReservedResult);
   // What is deleted must be there for the client if this answer does not reach it.
-  if (session != nullptr) room = std::min(room, session->room_for_value());
+  if (session != nullptr) {
+    room -= std::min(room, connection.request.owed);
+    room = std::min(room, session->room_for_value());
+  }
   uint8_t* const place = PlaceForValue(connection);
   const Lookup taken = handler_.Take(options_.index, operation, {place, room});
   if (taken.code == ResultCode::kOk) {

@@ -320,6 +320,58 @@ TEST_F(Sessions, WhatIsAheadLeavesRoomForWhatWasTaken) {
   EXPECT_EQ(response.results[1].value, taken);
 }
 
+// A value that is taken leaves a GET ahead of it, which found nothing, the room for a location:
+// when both are repeated there may be something.
+TEST_F(Sessions, WhatIsTakenLeavesRoomForWhatIsAhead) {
+  ASSERT_NO_FATAL_FAILURE(StartServer());
+  auto other = Connect(1000);
+  ASSERT_NE(other, nullptr);
+  const std::string large(20'000, 'g');
+  const size_t most = RawClientOptions().receive_size;
+  int fitted = 0;
+  int refused = 0;
+  for (size_t less = 32; less <= 256; less += 8) {
+    SCOPED_TRACE(less);
+    const std::string taken(most - less, 't');
+    Call(*other, OpCode::kDelete, "got");
+    ASSERT_TRUE(other->PutByReference("taken", taken).ok());
+    const uint64_t session = 2000 + less;
+    auto client = Connect(session);
+    ASSERT_NE(client, nullptr);
+    alignas(8) std::array<uint8_t, 512> buffer;
+    wire::RequestWriter writer(buffer);
+    wire::OperationHeader header{};
+    header.sequence = 1;
+    header.code = static_cast<uint8_t>(OpCode::kGet);
+    ASSERT_TRUE(writer.Add(header, "got", {}));
+    header.sequence = 2;
+    header.code = static_cast<uint8_t>(OpCode::kDelete);
+    header.flags = wire::kOpReturnValue;
+    ASSERT_TRUE(writer.Add(header, "taken", {}));
+    writer.Finish(0, 0);
+    ASSERT_TRUE(client->Send({buffer.data(), writer.size()}).ok());
+    auto response = client->Receive();
+    ASSERT_TRUE(response.ok() && response->results.size() == 2) << response.status();
+    EXPECT_EQ(response->results[0].code(), ResultCode::kNotFound);
+    if (response->results[1].code() == ResultCode::kTooLarge) {
+      ++refused;
+      continue;
+    }
+    ASSERT_EQ(response->results[1].code(), ResultCode::kOk);
+    ++fitted;
+    ASSERT_TRUE(other->PutByReference("got", large).ok());
+    client = Connect(session);
+    ASSERT_NE(client, nullptr);
+    ASSERT_TRUE(client->Send({buffer.data(), writer.size()}).ok());
+    response = client->Receive();
+    ASSERT_TRUE(response.ok() && response->results.size() == 2) << response.status();
+    EXPECT_EQ(response->results[0].code(), ResultCode::kLocated);
+    EXPECT_EQ(response->results[1].value, taken);
+  }
+  EXPECT_GT(fitted, 0);
+  EXPECT_GT(refused, 0);
+}
+
 // Requests that would have the server count room that it has not reserved end the connection.
 TEST_F(Sessions, NumbersAscendAndHelloIsAlone) {
   ASSERT_NO_FATAL_FAILURE(StartServer());
