@@ -6,6 +6,7 @@
 #include <netdb.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "absl/cleanup/cleanup.h"
@@ -35,6 +36,14 @@ bool SameHost(const sockaddr* a, const sockaddr* b) {
 
 }  // namespace
 
+absl::Status ResolutionError(std::string_view text, int error) {
+  if (error != EAI_AGAIN && error != EAI_SYSTEM) return BadAddress(text, gai_strerror(error));
+  return absl::UnavailableError(
+      absl::StrCat("the address of '", ToAbsl(text), "' cannot be looked up at the moment: ",
+                   error == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(error),
+                   " (name servers: /etc/resolv.conf; an address instead of the name needs none)"));
+}
+
 NetAddress::NetAddress(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     std::memcpy(&storage_, address, sizeof(sockaddr_in));
@@ -62,7 +71,7 @@ absl::StatusOr<NetAddress> NetAddress::Parse(std::string_view text) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int rc = getaddrinfo(host.c_str(), nullptr, &hints, &found); rc != 0) {
-    return BadAddress(text, gai_strerror(rc));
+    return ResolutionError(text, rc);
   }
   NetAddress address(found->ai_addr);
   freeaddrinfo(found);

@@ -9,9 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace verbena {
+
+// What an error of getaddrinfo (EAI_...) means for "HOST:PORT": Unavailable if another attempt may
+// succeed, else InvalidArgument. Reads errno for EAI_SYSTEM.
+absl::Status ResolutionError(std::string_view text, int error);
 
 // An IPv4 or IPv6 socket address. A value type.
 class NetAddress {

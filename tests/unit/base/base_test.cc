@@ -1,10 +1,12 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -148,6 +150,19 @@ TEST(NetAddressTest, ParseRefuses) {
               absl::string_view::npos)
         << address.status();
   }
+}
+
+// A name server that does not answer is no fault of the text.
+TEST(NetAddressTest, ErrorsOfResolution) {
+  const absl::Status later = ResolutionError("host.example:7400", EAI_AGAIN);
+  EXPECT_TRUE(absl::IsUnavailable(later)) << later;
+  EXPECT_NE(later.message().find("host.example:7400"), std::string::npos);
+  errno = ENFILE;
+  const absl::Status system = ResolutionError("host.example:7400", EAI_SYSTEM);
+  EXPECT_TRUE(absl::IsUnavailable(system)) << system;
+  EXPECT_NE(system.message().find(std::strerror(ENFILE)), std::string::npos) << system;
+  const absl::Status unknown = ResolutionError("host.example:7400", EAI_NONAME);
+  EXPECT_TRUE(absl::IsInvalidArgument(unknown)) << unknown;
 }
 
 TEST(NetAddressTest, LocalAndWildcard) {
