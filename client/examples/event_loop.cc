@@ -147,6 +147,8 @@ int main(int argc, char** argv) {
   }
   EchoLoop loop(**connection, epoll);
   const absl::Status status = loop.Run();
+  // After a failure operations may be in flight, whose callbacks use the loop, which goes first.
+  (*connection)->Close();
   close(epoll);
   if (!status.ok()) {
     std::cerr << "verbena-example-event-loop: " << status << "\n";

@@ -344,8 +344,10 @@ void verbena_close(verbena_connection* connection) {
   }
   // Callbacks of what is in flight use the handle and its connection, to submit more, say, so both
   // stay until the callbacks have run.
-  connection->connection->Close();
-  delete connection;
+  verbena::c_api::Wholly([connection] {
+    connection->connection->Close();
+    delete connection;
+  });
 }
 
 const char* verbena_error_text(const verbena_connection* connection) {
@@ -394,8 +396,15 @@ verbena_code verbena_info(verbena_connection* connection, char** json) {
 const char* verbena_fabric(const verbena_connection* connection) {
   return connection == nullptr ? "" : connection->fabric.c_str();
 }
+// Another connection may have another device.
 const char* verbena_device(const verbena_connection* connection) {
-  return connection == nullptr ? "" : connection->device.c_str();
+  if (connection == nullptr) return "";
+  try {
+    std::string now = connection->connection->device();
+    if (now != connection->device) connection->device = std::move(now);
+  } catch (const std::bad_alloc&) {  // the one before
+  }
+  return connection->device.c_str();
 }
 uint64_t verbena_server_epoch(const verbena_connection* connection) {
   return connection == nullptr ? 0 : connection->connection->server_epoch();

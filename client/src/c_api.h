@@ -23,7 +23,7 @@ struct verbena_connection {
   std::unique_ptr<verbena::Connection> connection;
   std::string error;  // of the last call that failed
   std::string fabric;
-  std::string device;
+  mutable std::string device;                        // as last told
   bool outcome_unknown = false;                      // of the change that `error` is about
   std::optional<std::chrono::milliseconds> timeout;  // of verbena_set_timeout
   const verbena_client* owner = nullptr;             // that has lent it; null: it is the program's
@@ -58,17 +58,16 @@ absl::StatusOr<ChangeOptions> ChangeOptionsFrom(const verbena_connection& handle
 absl::StatusOr<ScanRange> RangeFrom(const verbena_scan_range& range);
 // Of the same bytes.
 inline verbena_item ItemFrom(const ScanItem& found) {
-  return {found.key.data(), found.key.size(), found.value.data(), found.value.size(),
-          found.version};
+  return {found.key.data(),   found.key.size(), found.value.data(),
+          found.value.size(), found.version,    {0, 0}};
 }
 absl::StatusOr<Options> OptionsFrom(const verbena_options* given);
 // Cut to fit, with a final zero; nothing where there is no room.
 void CopyText(std::string_view text, char* to, size_t capacity) noexcept;
 // An allocated copy of a value, with a zero behind it that does not count; null without memory.
 void* Duplicate(std::string_view value) noexcept;
-// Sets each item's status and what it has to tell.
-void GetItems(verbena_connection& handle, Connection& connection,
-              std::span<verbena_get_item> items);
+// Sets what the item has to tell; an absent key is an error.
+verbena_code GetOne(verbena_connection& handle, Connection& connection, verbena_get_item& item);
 // What is told of a value that does not fit.
 void SetTooSmall(verbena_connection& handle, size_t value_size, size_t capacity) noexcept;
 
@@ -91,6 +90,13 @@ verbena_code Guarded(char* error, size_t error_size, Function function) noexcept
   }
 }
 
+// Runs `function()`, in whose middle no exception may go further: not over the C API, nor out of a
+// frame that operations in flight refer to. Where memory runs out there the process ends.
+template <typename Function>
+auto Wholly(Function function) noexcept {
+  return function();
+}
+
 // Whether a function waits for something, which callbacks must not do.
 enum class Waits : bool { kNo, kYes };
 
@@ -108,7 +114,9 @@ verbena_code Call(verbena_connection* handle, Waits waits, Function function) no
     SetError(*handle, "out of memory");
     return VERBENA_RESOURCE_EXHAUSTED;
   } catch (...) {
-    SetError(*handle, "a callback has thrown an exception; callbacks must not throw");
+    SetError(*handle,
+             "an exception that the library does not know; perhaps a callback has thrown, which it "
+             "must not");
     return VERBENA_INTERNAL;
   }
 }
@@ -116,50 +124,26 @@ verbena_code Call(verbena_connection* handle, Waits waits, Function function) no
 // How long a wait lasts before it is begun anew; operations end by their own deadlines.
 inline constexpr std::chrono::seconds kTurn{1};
 
-// Submits until there is room for one more operation.
+// Submits until there is room for one more operation, one that refers to the caller's frame.
 template <typename Submit>
 absl::Status SubmitWhenThereIsRoom(Connection& connection, Submit submit) {
-  absl::Status status = submit();
-  while (absl::IsResourceExhausted(status) && connection.in_flight() > 0) {
-    connection.Wait(kTurn);
-    status = submit();
-  }
-  return status;
+  return Wholly([&] {
+    absl::Status status = submit();
+    while (absl::IsResourceExhausted(status) && connection.in_flight() > 0) {
+      connection.Wait(kTurn);
+      status = submit();
+    }
+    return status;
+  });
 }
 
-// Operations that are waited for together, each with a status in memory of the caller's. Lives
-// until each callback has run.
-class Together {
- public:
-  Together(verbena_connection& handle, Connection& connection)
-      : handle_(handle), connection_(connection) {}
-
-  // `submit()` gives one to the connection, with a callback that calls Ended.
-  template <typename Submit>
-  void Start(verbena_code& status, Submit submit) {
-    const absl::Status started = SubmitWhenThereIsRoom(connection_, std::move(submit));
-    if (started.ok()) {
-      ++waiting_;
-    } else {
-      status = Record(handle_, started);
-    }
-  }
-  void Ended(verbena_code& status, const absl::Status& outcome) {
-    --waiting_;
-    status = Record(handle_, outcome);
-  }
-  // What has ended well has failed nevertheless.
-  void Fail(verbena_code& status, const absl::Status& why) { status = Record(handle_, why); }
-  void Finish() {
-    while (waiting_ > 0) connection_.Wait(kTurn);
-  }
-  verbena_connection& handle() { return handle_; }
-
- private:
-  verbena_connection& handle_;
-  Connection& connection_;
-  size_t waiting_ = 0;  // callbacks not yet run
-};
+// Until `ended()`, with operations under way that refer to the caller's frame.
+template <typename Ended>
+void WaitUntil(Connection& connection, Ended ended) {
+  Wholly([&] {
+    while (!ended()) connection.Wait(kTurn);
+  });
+}
 
 // While one exists, functions that wait are refused.
 class InCallback {

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,77 @@
 namespace verbena::c_api {
 namespace {
 
+// Whether it is no error of the whole that an item's key is not there.
+bool AbsentPasses(const verbena_get_item&) { return true; }
+bool AbsentPasses(const verbena_put_item&) { return false; }
+bool AbsentPasses(const verbena_delete_item&) { return true; }
+bool AbsentPasses(const verbena_operation& item) {
+  return item.kind == VERBENA_OP_GET || item.kind == VERBENA_OP_DELETE ||
+         item.kind == VERBENA_OP_GET_AND_DELETE;
+}
+
+// Items that are waited for together, each with an outcome in memory of the caller's. Lives until
+// each callback has run.
+template <typename Item>
+class Together {
+ public:
+  Together(verbena_connection& handle, Connection& connection, bool absent_passes)
+      : handle_(handle), connection_(connection), absent_passes_(absent_passes) {}
+
+  // `submit()` gives the item to the connection, with a callback that calls Ended.
+  template <typename Submit>
+  void Start(Item& item, Submit submit) {
+    const absl::Status started = SubmitWhenThereIsRoom(connection_, std::move(submit));
+    if (started.ok()) {
+      ++waiting_;
+    } else {
+      Note(item, started);
+    }
+  }
+  void Ended(Item& item, const absl::Status& outcome) {
+    --waiting_;
+    Note(item, outcome);
+  }
+  // What has ended well has failed nevertheless.
+  void Fail(Item& item, const absl::Status& why) { Note(item, why); }
+  void FailTooSmall(Item& item) {
+    item.status = VERBENA_BUFFER_TOO_SMALL;
+    if (IsFirst(item)) first_ = &item;
+  }
+  void Finish() {
+    WaitUntil(connection_, [this] { return waiting_ == 0; });
+  }
+  // Of the first item, in the caller's order, that has failed; the connection has its text then.
+  verbena_code Outcome() {
+    if (first_ == nullptr) return VERBENA_OK;
+    if (first_->status != VERBENA_BUFFER_TOO_SMALL) return Record(handle_, why_);
+    if constexpr (std::is_same_v<Item, verbena_get_item>) {
+      SetTooSmall(handle_, first_->value_size, first_->buffer == nullptr ? 0 : first_->capacity);
+    }
+    return VERBENA_BUFFER_TOO_SMALL;
+  }
+  const verbena_connection& handle() const { return handle_; }
+
+ private:
+  // The items are those of one array.
+  bool IsFirst(const Item& item) const { return first_ == nullptr || &item < first_; }
+
+  void Note(Item& item, const absl::Status& outcome) {
+    item.status = CodeOf(outcome);
+    if (outcome.ok() || !IsFirst(item)) return;
+    if (absl::IsNotFound(outcome) && absent_passes_ && AbsentPasses(item)) return;
+    first_ = &item;
+    why_ = outcome;
+  }
+
+  verbena_connection& handle_;
+  Connection& connection_;
+  const bool absent_passes_;
+  size_t waiting_ = 0;           // callbacks not yet run
+  const Item* first_ = nullptr;  // of those that have failed
+  absl::Status why_;             // it has, unless its value did not fit
+};
+
 // The reserved members of an item.
 template <typename Item>
 absl::Status CheckItem(const Item& item, const char* name) {
@@ -19,41 +92,40 @@ absl::Status CheckItem(const Item& item, const char* name) {
   return CheckReserved(item.reserved, name);
 }
 
-// Puts `value` where the item wants it.
-void Deliver(verbena_connection& handle, std::string_view value, verbena_get_item& item) {
+// Puts `value` where the item wants it; false if it does not fit.
+bool Deliver(std::string_view value, verbena_get_item& item) {
   item.value_size = value.size();
-  if (value.size() > item.capacity || (item.buffer == nullptr && !value.empty())) {
-    item.status = VERBENA_BUFFER_TOO_SMALL;
-    SetTooSmall(handle, value.size(), item.buffer == nullptr ? 0 : item.capacity);
-    return;
-  }
+  if (value.size() > item.capacity || (item.buffer == nullptr && !value.empty())) return false;
   if (!value.empty()) std::memcpy(item.buffer, value.data(), value.size());
+  return true;
 }
 
-absl::Status SubmitItem(Connection& connection, Together& together, verbena_get_item& item) {
+absl::Status SubmitItem(Connection& connection, Together<verbena_get_item>& together,
+                        verbena_get_item& item) {
   VERBENA_RETURN_IF_ERROR(CheckItem(item, "verbena_get_item"));
   VERBENA_ASSIGN_OR_RETURN(const std::string_view key, BytesFrom(item.key, item.key_size, "key"));
   return connection.SubmitGet(
       key,
       [&together, &item](const absl::Status& got, const GetResult& result) {
-        together.Ended(item.status, got);
+        together.Ended(item, got);
         if (!got.ok()) return;
         item.version = result.version;
-        Deliver(together.handle(), result.value, item);
+        if (!Deliver(result.value, item)) together.FailTooSmall(item);
       },
       CallOptionsOf(together.handle()));
 }
 
 // For an item that has a change.
 template <typename Item>
-ChangeCallback Changing(Together& together, Item& item) {
+ChangeCallback Changing(Together<Item>& together, Item& item) {
   return [&together, &item](const absl::Status& made, const ChangeResult& result) {
-    together.Ended(item.status, made);
+    together.Ended(item, made);
     item.change = ChangeFrom(made, result);
   };
 }
 
-absl::Status SubmitItem(Connection& connection, Together& together, verbena_put_item& item) {
+absl::Status SubmitItem(Connection& connection, Together<verbena_put_item>& together,
+                        verbena_put_item& item) {
   VERBENA_RETURN_IF_ERROR(CheckItem(item, "verbena_put_item"));
   VERBENA_ASSIGN_OR_RETURN(const std::string_view key, BytesFrom(item.key, item.key_size, "key"));
   VERBENA_ASSIGN_OR_RETURN(const std::string_view value,
@@ -63,7 +135,8 @@ absl::Status SubmitItem(Connection& connection, Together& together, verbena_put_
   return connection.SubmitPut(key, value, Changing(together, item), options);
 }
 
-absl::Status SubmitItem(Connection& connection, Together& together, verbena_delete_item& item) {
+absl::Status SubmitItem(Connection& connection, Together<verbena_delete_item>& together,
+                        verbena_delete_item& item) {
   VERBENA_RETURN_IF_ERROR(CheckItem(item, "verbena_delete_item"));
   VERBENA_ASSIGN_OR_RETURN(const std::string_view key, BytesFrom(item.key, item.key_size, "key"));
   VERBENA_ASSIGN_OR_RETURN(const ChangeOptions options,
@@ -72,13 +145,14 @@ absl::Status SubmitItem(Connection& connection, Together& together, verbena_dele
 }
 
 // For an operation whose value is allocated.
-GetCallback Getting(Together& together, verbena_operation& item) {
+GetCallback Getting(Together<verbena_operation>& together, verbena_operation& item) {
   return [&together, &item](const absl::Status& got, const GetResult& result) {
-    together.Ended(item.status, got);
+    together.Ended(item, got);
+    item.change.outcome_unknown = OutcomeUnknown(got) ? 1 : 0;
     if (!got.ok()) return;
     item.result = Duplicate(result.value);
     if (item.result == nullptr) {
-      together.Fail(item.status, absl::ResourceExhaustedError("out of memory for the value"));
+      together.Fail(item, absl::ResourceExhaustedError("out of memory for the value"));
       return;
     }
     item.result_size = result.value.size();
@@ -86,7 +160,8 @@ GetCallback Getting(Together& together, verbena_operation& item) {
   };
 }
 
-absl::Status SubmitItem(Connection& connection, Together& together, verbena_operation& item) {
+absl::Status SubmitItem(Connection& connection, Together<verbena_operation>& together,
+                        verbena_operation& item) {
   const uint64_t small[] = {item.reserved1, item.reserved2};
   VERBENA_RETURN_IF_ERROR(CheckReserved(small, "verbena_operation"));
   VERBENA_RETURN_IF_ERROR(CheckReserved(item.reserved, "verbena_operation"));
@@ -146,26 +221,41 @@ void Clear(verbena_operation& item) {
   item.change = {};
 }
 
+// Sets each item's status and what it has to tell.
 template <typename Item>
-void RunItems(verbena_connection& handle, Connection& connection, std::span<Item> items) {
-  Together together(handle, connection);
+verbena_code RunItems(verbena_connection& handle, Connection& connection, std::span<Item> items,
+                      bool absent_passes) {
+  Together<Item> together(handle, connection, absent_passes);
   for (Item& item : items) {
-    Clear(item);
-    together.Start(item.status, [&] { return SubmitItem(connection, together, item); });
+    together.Start(item, [&] { return SubmitItem(connection, together, item); });
   }
   together.Finish();
+  return together.Outcome();
 }
 
 template <typename Item>
 verbena_code Several(verbena_connection* handle, Item* items, size_t count) {
-  return Call(handle, Waits::kYes, [&](Connection& connection) -> absl::Status {
-    if (items == nullptr && count > 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the items are NULL, but their count is ", count));
-    }
-    RunItems(*handle, connection, std::span<Item>(items, count));
-    return connection.status();
-  });
+  const std::span<Item> all(items, items == nullptr ? 0 : count);
+  // Where the call comes to nothing no item has what a call before has left there.
+  for (Item& item : all) {
+    Clear(item);
+    item.status = VERBENA_UNKNOWN;
+  }
+  verbena_code outcome = VERBENA_OK;
+  const verbena_code called =
+      Call(handle, Waits::kYes, [&](Connection& connection) -> absl::Status {
+        if (items == nullptr && count > 0) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("the items are NULL, but their count is ", count));
+        }
+        outcome = RunItems(*handle, connection, all, /*absent_passes=*/true);
+        return absl::OkStatus();  // the items have their own
+      });
+  if (called == VERBENA_OK) return outcome;
+  for (Item& item : all) {
+    if (item.status == VERBENA_UNKNOWN) item.status = called;
+  }
+  return called;
 }
 
 }  // namespace
@@ -176,9 +266,8 @@ void SetTooSmall(verbena_connection& handle, size_t value_size, size_t capacity)
   SetError(handle, text);
 }
 
-void GetItems(verbena_connection& handle, Connection& connection,
-              std::span<verbena_get_item> items) {
-  RunItems(handle, connection, items);
+verbena_code GetOne(verbena_connection& handle, Connection& connection, verbena_get_item& item) {
+  return RunItems(handle, connection, std::span(&item, 1), /*absent_passes=*/false);
 }
 
 }  // namespace verbena::c_api

@@ -50,7 +50,9 @@ verbena_code verbena_register_buffer(verbena_connection* connection, void* memor
   });
 }
 
-void verbena_unregister_buffer(verbena_buffer* buffer) { delete buffer; }
+void verbena_unregister_buffer(verbena_buffer* buffer) {
+  verbena::c_api::Wholly([buffer] { delete buffer; });
+}
 
 verbena_code verbena_get_into(verbena_connection* connection, const void* key, size_t key_size,
                               void* target, size_t capacity, size_t* value_size,

@@ -1,5 +1,6 @@
 // The C API for many threads: a number of connections, each lent to one thread at a time. A thread
 // gets its own one as long as there are not more threads than connections.
+#include <algorithm>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -7,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "client/src/access.h"
 #include "client/src/c_api.h"
 #include "client/src/causes.h"
+#include "client/src/connection_impl.h"
 #include "client/src/process_forks.h"
 #include "client/src/shared_cache.h"
 #include "client/src/thread_number.h"
@@ -35,23 +38,24 @@ struct verbena_client final : private verbena::client::ForkObserver {
     // Before any lock: another thread may have held it when the process was forked.
     if (forked_) return verbena::client::ForkedError("client", options_.fabric);
     Slot& slot = Take();
-    if (!slot.handle.connection->status().ok()) {
-      if (absl::Status connected = Connect(slot.handle); !connected.ok()) {
-        Free(slot);
-        return connected;
-      }
-    }
+    // Without memory for another connection, too.
+    absl::Cleanup free = [&] { Free(slot); };
+    if (!slot.handle.connection->status().ok()) VERBENA_RETURN_IF_ERROR(Connect(slot.handle));
+    std::move(free).Cancel();
     return &slot.handle;
   }
 
-  // The connection must be one that it has lent, with nothing in flight.
+  // Nothing happens if it is not lent: it was returned before, and may be in use again soon.
   void Return(verbena_connection& handle) {
+    Slot* const slot = TakeBack(handle);
+    if (slot == nullptr) return;
+    handle.connection->Drain();
+    // They are the last borrower's, whose later calls would meet the next one's.
+    verbena::client::Access::ImplOf(*handle.connection).ForgetBuffers();
     handle.timeout.reset();
     handle.error.clear();
     handle.outcome_unknown = false;
-    for (Slot& slot : slots_) {
-      if (&slot.handle == &handle) Free(slot);
-    }
+    Free(*slot);
   }
 
   // Until nobody has any of them.
@@ -61,9 +65,11 @@ struct verbena_client final : private verbena::client::ForkObserver {
   }
 
  private:
+  // Returning: by one thread, and by no other one a second time.
+  enum class Loan { kFree, kLent, kReturning };
   struct Slot {
     verbena_connection handle;
-    bool lent = false;
+    Loan loan = Loan::kFree;
   };
 
   absl::Status Connect(verbena_connection& handle) {
@@ -81,15 +87,33 @@ struct verbena_client final : private verbena::client::ForkObserver {
     std::unique_lock lock(mutex_);
     freed_.wait(lock, [this] { return lent_ < slots_.size(); });
     size_t i = own;
-    while (slots_[i].lent) i = (i + 1) % slots_.size();
-    slots_[i].lent = true;
+    while (slots_[i].loan != Loan::kFree) i = (i + 1) % slots_.size();
+    slots_[i].loan = Loan::kLent;
     ++lent_;
     return slots_[i];
   }
 
+  // Null if it is not lent, or must stay with its borrower for the moment.
+  Slot* TakeBack(verbena_connection& handle) {
+    const std::lock_guard lock(mutex_);
+    const auto slot = std::find_if(slots_.begin(), slots_.end(),
+                                   [&](const Slot& of) { return &of.handle == &handle; });
+    if (slot == slots_.end() || slot->loan == Loan::kFree) return nullptr;
+    if (handle.in_callback || handle.scans > 0) {
+      verbena::c_api::SetError(handle,
+                               "verbena_client_return was called within a callback, and did "
+                               "nothing: return the connection when the call has returned that "
+                               "runs it");
+      return nullptr;
+    }
+    if (slot->loan == Loan::kReturning) return nullptr;
+    slot->loan = Loan::kReturning;
+    return &*slot;
+  }
+
   void Free(Slot& slot) {
     const std::lock_guard lock(mutex_);
-    slot.lent = false;
+    slot.loan = Loan::kFree;
     --lent_;
     // Within the lock: the client may be gone as soon as who waits in AwaitAll has seen it.
     freed_.notify_all();
@@ -129,8 +153,10 @@ verbena_code verbena_client_connect(const char* server, const verbena_options* o
 // In the child of a fork everything is the parent's, and stays as it is.
 void verbena_client_close(verbena_client* client) {
   if (client == nullptr || client->forked()) return;
-  client->AwaitAll();
-  delete client;
+  verbena::c_api::Wholly([client] {
+    client->AwaitAll();
+    delete client;
+  });
 }
 
 verbena_code verbena_client_borrow(verbena_client* client, verbena_connection** connection,
@@ -154,12 +180,5 @@ void verbena_client_return(verbena_client* client, verbena_connection* connectio
                              "has not lent, and did nothing");
     return;
   }
-  if (connection->in_callback || connection->scans > 0) {
-    verbena::c_api::SetError(*connection,
-                             "verbena_client_return was called within a callback, and did nothing: "
-                             "return the connection when the call has returned that runs it");
-    return;
-  }
-  connection->connection->Drain();
-  client->Return(*connection);
+  verbena::c_api::Wholly([&] { client->Return(*connection); });
 }

@@ -22,7 +22,7 @@ verbena_code Change(verbena_connection* handle, verbena_change* change, Submit s
         if (change != nullptr) *change = ChangeFrom(status, result);
       });
     }));
-    while (!outcome.has_value()) connection.Wait(kTurn);
+    WaitUntil(connection, [&] { return outcome.has_value(); });
     return *outcome;
   });
 }
@@ -52,7 +52,7 @@ verbena_code GetAllocated(verbena_connection* handle, void** value, size_t* valu
         if (version != nullptr) *version = result.version;
       });
     }));
-    while (!outcome.has_value()) connection.Wait(kTurn);
+    WaitUntil(connection, [&] { return outcome.has_value(); });
     return *outcome;
   });
 }
@@ -96,7 +96,7 @@ using verbena::c_api::CallOptionsOf;
 using verbena::c_api::Change;
 using verbena::c_api::ChangeOptionsFrom;
 using verbena::c_api::GetAllocated;
-using verbena::c_api::GetItems;
+using verbena::c_api::GetOne;
 using verbena::c_api::Waits;
 
 verbena_code verbena_get(verbena_connection* connection, const void* key, size_t key_size,
@@ -106,13 +106,14 @@ verbena_code verbena_get(verbena_connection* connection, const void* key, size_t
   item.key_size = key_size;
   item.buffer = buffer;
   item.capacity = capacity;
-  const verbena_code status = Call(connection, Waits::kYes, [&](Connection& from) {
-    GetItems(*connection, from, {&item, 1});
+  verbena_code got = VERBENA_OK;
+  const verbena_code called = Call(connection, Waits::kYes, [&](Connection& from) {
+    got = GetOne(*connection, from, item);
     return absl::OkStatus();  // the item has its own
   });
   if (value_size != nullptr) *value_size = item.value_size;
   if (version != nullptr) *version = item.version;
-  return status == VERBENA_OK ? item.status : status;
+  return called == VERBENA_OK ? got : called;
 }
 
 verbena_code verbena_get_alloc(verbena_connection* connection, const void* key, size_t key_size,

@@ -206,7 +206,8 @@ int verbena_wait(verbena_connection* connection, int64_t timeout_us) {
   constexpr int64_t kLongest = int64_t{366} * 24 * 3600 * 1'000'000;
   int callbacks = -1;
   Call(connection, Waits::kYes, [&](Connection& on) {
-    const std::chrono::microseconds timeout(std::clamp<int64_t>(timeout_us, 0, kLongest));
+    const std::chrono::microseconds timeout(timeout_us < 0 ? kLongest
+                                                           : std::min(timeout_us, kLongest));
     callbacks = timeout_us == 0 ? on.Poll() : on.Wait(timeout);
     return absl::OkStatus();
   });
@@ -222,6 +223,10 @@ verbena_code verbena_drain(verbena_connection* connection) {
 
 size_t verbena_in_flight(const verbena_connection* connection) {
   return connection == nullptr ? 0 : connection->connection->in_flight();
+}
+
+int verbena_has_room(const verbena_connection* connection) {
+  return connection != nullptr && connection->connection->has_room() ? 1 : 0;
 }
 
 int verbena_event_fd(const verbena_connection* connection) {

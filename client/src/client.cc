@@ -1,5 +1,7 @@
 #include "verbena/client.h"
 
+#include <atomic>
+#include <condition_variable>
 #include <iterator>
 #include <mutex>
 #include <string>
@@ -72,24 +74,42 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
   }
 
   // Calls use(Connection&) in a slot that is this thread's as long as it lasts. What it returns can
-  // be made of a status.
-  template <typename Use>
-  auto With(Use&& use) -> decltype(use(std::declval<Connection&>())) {
+  // be made of a status. Where there is no connection, refused(const absl::Status&) leaves the
+  // places for results as `use` would.
+  template <typename Use, typename Refused>
+  auto With(Use&& use, Refused&& refused) -> decltype(use(std::declval<Connection&>())) {
     // Before any lock: another thread may have held it when the process was forked.
     if (forked_) {
-      return client::ForkedError("client", options_.fabric);
+      absl::Status why = client::ForkedError("client", options_.fabric);
+      refused(why);
+      return why;
     }
-    auto [slot, lock] = TakeSlot();
-    VERBENA_RETURN_IF_ERROR(Revive(*slot));
+    const Lease slot(*this, TakeSlot());
+    if (absl::Status alive = Revive(*slot); !alive.ok()) {
+      refused(alive);
+      return alive;
+    }
     return use(*slot->connection);
+  }
+  template <typename Use>
+  auto With(Use&& use) {
+    return With(std::forward<Use>(use), [](const absl::Status&) {});
+  }
+  // The same, for a call that sets a version, to 0 on errors.
+  template <typename Use>
+  auto WithVersion(uint64_t* version, Use&& use) {
+    return With(std::forward<Use>(use), [version](const absl::Status&) {
+      if (version != nullptr) *version = 0;
+    });
   }
 
   void Close() {
     if (forked_) return;
-    for (Slot& slot : slots_) {
-      const std::lock_guard lock(slot.mutex);
-      Bury(slot);
-      slot.closed = true;
+    for (Slot& each : slots_) {
+      each.mutex.lock();
+      const Lease slot(*this, &each);
+      Bury(*slot);
+      slot->closed = true;
     }
   }
 
@@ -100,13 +120,13 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
   // Waits for no slot and makes no connection.
   ServerLimits limits() {
     if (forked_) return {};
-    for (Slot& slot : slots_) {
-      const std::unique_lock lock(slot.mutex, std::try_to_lock);
-      if (!lock.owns_lock()) continue;
-      if (slot.closed) return {};
-      if (slot.connection == nullptr) continue;
+    for (Slot& each : slots_) {
+      if (!each.mutex.try_lock()) continue;
+      const Lease slot(*this, &each);
+      if (slot->closed) return {};
+      if (slot->connection == nullptr) continue;
       const std::lock_guard limits_lock(limits_mutex_);
-      return limits_ = slot.connection->limits();
+      return limits_ = slot->connection->limits();
     }
     const std::lock_guard lock(limits_mutex_);
     return limits_;
@@ -115,10 +135,11 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
   ConnectionStats stats() {
     ConnectionStats sum;
     if (forked_) return sum;
-    for (Slot& slot : slots_) {
-      const std::lock_guard lock(slot.mutex);
-      AddTo(sum, slot.earlier);
-      if (slot.connection != nullptr) AddTo(sum, slot.connection->stats());
+    for (Slot& each : slots_) {
+      each.mutex.lock();
+      const Lease slot(*this, &each);
+      AddTo(sum, slot->earlier);
+      if (slot->connection != nullptr) AddTo(sum, slot->connection->stats());
     }
     return sum;
   }
@@ -134,14 +155,58 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
     ConnectionStats earlier;  // of connections that have died
   };
 
-  std::pair<Slot*, std::unique_lock<std::mutex>> TakeSlot() {
+  // A slot whose mutex this thread has locked, until the end of the scope. Nobody unlocks a slot in
+  // another way, so that who waits for any of them learns of it.
+  class Lease {
+   public:
+    Lease(Impl& impl, Slot* slot) : impl_(impl), slot_(slot) {}
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    ~Lease() {
+      slot_->mutex.unlock();
+      impl_.TellWaiters();
+    }
+    Slot& operator*() const { return *slot_; }
+    Slot* operator->() const { return slot_; }
+
+   private:
+    Impl& impl_;
+    Slot* const slot_;
+  };
+
+  // This thread's own, or another one that is free; locked. Null if all are taken.
+  Slot* TryTakeSlot() {
     const size_t own = client::ThreadNumber() % slots_.size();
     for (size_t i = 0; i < slots_.size(); ++i) {
       Slot& slot = slots_[(own + i) % slots_.size()];
-      std::unique_lock lock(slot.mutex, std::try_to_lock);
-      if (lock.owns_lock()) return {&slot, std::move(lock)};
+      if (slot.mutex.try_lock()) return &slot;
     }
-    return {&slots_[own], std::unique_lock(slots_[own].mutex)};
+    return nullptr;
+  }
+
+  // Whichever is free first. A slot is unlocked and then waiting_ is read; here waiting_ is written
+  // and then the slots are tried. With a fence between the two on either side one of both sees what
+  // the other has done: either a slot is had, or its last user tells, under the lock, which it gets
+  // only when this thread is asleep.
+  Slot* TakeSlot() {
+    if (Slot* const slot = TryTakeSlot(); slot != nullptr) return slot;
+    std::unique_lock lock(freed_mutex_);
+    waiting_.fetch_add(1, std::memory_order_relaxed);
+    Slot* slot = nullptr;
+    while (true) {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      if ((slot = TryTakeSlot()) != nullptr) break;
+      freed_.wait(lock);
+    }
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
+    return slot;
+  }
+
+  void TellWaiters() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (waiting_.load(std::memory_order_relaxed) == 0) return;
+    const std::lock_guard lock(freed_mutex_);
+    freed_.notify_one();
   }
 
   static void Bury(Slot& slot) {
@@ -162,6 +227,9 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
   const Options options_;
   const std::shared_ptr<client::SharedCache> cache_;  // of all connections
   std::vector<Slot> slots_;
+  std::mutex freed_mutex_;  // of those who wait for a slot
+  std::condition_variable freed_;
+  std::atomic<uint32_t> waiting_{0};
   std::mutex limits_mutex_;         // the last one taken
   ServerLimits limits_;             // as last seen
   bool forked_ = false;             // this is a child of the process that made it
@@ -186,18 +254,20 @@ void Client::Close() { impl_->Close(); }
 
 absl::Status Client::Get(std::string_view key, std::string* value, uint64_t* version,
                          const CallOptions& options) {
-  return impl_->With(
-      [&](Connection& connection) { return connection.Get(key, value, version, options); });
+  return impl_->WithVersion(version, [&](Connection& connection) {
+    return connection.Get(key, value, version, options);
+  });
 }
 absl::StatusOr<ChangeResult> Client::Put(std::string_view key, std::string_view value,
                                          const PutOptions& options, uint64_t* present) {
-  return impl_->With(
-      [&](Connection& connection) { return connection.Put(key, value, options, present); });
+  return impl_->WithVersion(present, [&](Connection& connection) {
+    return connection.Put(key, value, options, present);
+  });
 }
 absl::StatusOr<ChangeResult> Client::Delete(std::string_view key, const ChangeOptions& options,
                                             uint64_t* present) {
-  return impl_->With(
-      [&](Connection& connection) { return connection.Delete(key, options, present); });
+  return impl_->WithVersion(
+      present, [&](Connection& connection) { return connection.Delete(key, options, present); });
 }
 absl::StatusOr<ChangeResult> Client::Add(std::string_view key, int64_t summand,
                                          const ChangeOptions& options) {
@@ -210,7 +280,7 @@ absl::StatusOr<ChangeResult> Client::Append(std::string_view key, std::string_vi
 }
 absl::Status Client::GetAndDelete(std::string_view key, std::string* value, uint64_t* version,
                                   const CallOptions& options) {
-  return impl_->With([&](Connection& connection) {
+  return impl_->WithVersion(version, [&](Connection& connection) {
     return connection.GetAndDelete(key, value, version, options);
   });
 }
@@ -228,7 +298,10 @@ absl::StatusOr<std::optional<std::chrono::milliseconds>> Client::Ttl(std::string
 absl::Status Client::Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items,
                           const CallOptions& options) {
   return impl_->With(
-      [&](Connection& connection) { return connection.Scan(range, limit, items, options); });
+      [&](Connection& connection) { return connection.Scan(range, limit, items, options); },
+      [&](const absl::Status&) {
+        if (items != nullptr) items->clear();
+      });
 }
 absl::Status Client::Ping() {
   return impl_->With([](Connection& connection) { return connection.Ping(); });
@@ -240,20 +313,30 @@ absl::StatusOr<std::string> Client::Info() {
 absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::vector<GetItem>* results,
                               const CallOptions& options) {
   return impl_->With(
-      [&](Connection& connection) { return connection.MultiGet(keys, results, options); });
+      [&](Connection& connection) { return connection.MultiGet(keys, results, options); },
+      [&](const absl::Status& why) {
+        if (results != nullptr) results->assign(keys.size(), GetItem{why, {}, 0});
+      });
 }
 absl::Status Client::MultiPut(std::span<const KeyValue> items, const PutOptions& options,
                               std::vector<absl::StatusOr<ChangeResult>>* results) {
   return impl_->With(
-      [&](Connection& connection) { return connection.MultiPut(items, options, results); });
+      [&](Connection& connection) { return connection.MultiPut(items, options, results); },
+      [&](const absl::Status& why) {
+        if (results != nullptr) results->assign(items.size(), why);
+      });
 }
 absl::Status Client::MultiDelete(std::span<const std::string_view> keys, const CallOptions& options,
                                  std::vector<absl::StatusOr<ChangeResult>>* results) {
   return impl_->With(
-      [&](Connection& connection) { return connection.MultiDelete(keys, options, results); });
+      [&](Connection& connection) { return connection.MultiDelete(keys, options, results); },
+      [&](const absl::Status& why) {
+        if (results != nullptr) results->assign(keys.size(), why);
+      });
 }
 absl::Status Client::Execute(Batch& batch) {
-  return impl_->With([&](Connection& connection) { return connection.Execute(batch); });
+  return impl_->With([&](Connection& connection) { return connection.Execute(batch); },
+                     [&](const absl::Status& why) { batch.Refuse(why); });
 }
 
 uint32_t Client::slots() const { return impl_->slots(); }

@@ -51,12 +51,18 @@ absl::Status Connection::Get(std::string_view key, std::string* value, uint64_t*
 absl::StatusOr<ChangeResult> Connection::Put(std::string_view key, std::string_view value,
                                              const PutOptions& options, uint64_t* present) {
   const Impl::Call call(*impl_);
-  return impl_->Put(key, value, options, present);
+  uint64_t found = 0;
+  absl::StatusOr<ChangeResult> put = impl_->Put(key, value, options, &found);
+  if (present != nullptr && !put.ok()) *present = found;
+  return put;
 }
 absl::StatusOr<ChangeResult> Connection::Delete(std::string_view key, const ChangeOptions& options,
                                                 uint64_t* present) {
   const Impl::Call call(*impl_);
-  return impl_->Delete(key, options, present);
+  uint64_t found = 0;
+  absl::StatusOr<ChangeResult> deleted = impl_->Delete(key, options, &found);
+  if (present != nullptr && !deleted.ok()) *present = found;
+  return deleted;
 }
 absl::StatusOr<ChangeResult> Connection::Add(std::string_view key, int64_t summand,
                                              const ChangeOptions& options) {
@@ -167,6 +173,7 @@ int Connection::PollAndArm() {
 }
 
 size_t Connection::in_flight() const { return impl_->in_flight(); }
+bool Connection::has_room() const { return impl_->has_room(); }
 absl::Status Connection::status() const { return impl_->status(); }
 std::string Connection::fabric() const { return impl_->endpoint().fabric(); }
 std::string Connection::device() const { return impl_->endpoint().device(); }

@@ -42,19 +42,22 @@ absl::Status Connection::Impl::StartSync(OperationKind kind, const wire::Operati
 }
 
 // Calls start(i, call) for each of `count` operations and waits for all of them: the calls lie in
-// memory of this function's, and whatever happens none may be left behind. Then finish(i, call).
+// memory of this function's, and whatever happens none may be left behind, so without memory the
+// process ends there. Then finish(i, call).
 template <typename Start, typename Finish>
 void Connection::Impl::RunTogether(size_t count, Start&& start, Finish&& finish) {
   std::vector<SyncCall> calls(count);
-  for (size_t i = 0; i < count; ++i) {
-    absl::Status status = start(i, calls[i]);
-    if (status.ok()) continue;
-    calls[i].status = std::move(status);
-    calls[i].done = true;
-  }
-  for (SyncCall& call : calls) {
-    if (!call.done) FinishSync(&call);
-  }
+  [&]() noexcept {
+    for (size_t i = 0; i < count; ++i) {
+      absl::Status status = start(i, calls[i]);
+      if (status.ok()) continue;
+      calls[i].status = std::move(status);
+      calls[i].done = true;
+    }
+    for (SyncCall& call : calls) {
+      if (!call.done) FinishSync(&call);
+    }
+  }();
   for (size_t i = 0; i < count; ++i) finish(i, calls[i]);
 }
 
@@ -80,15 +83,19 @@ absl::Status Connection::Impl::MultiGet(std::span<const std::string_view> keys,
 
 absl::Status Connection::Impl::MultiPut(std::span<const KeyValue> items, const PutOptions& options,
                                         std::vector<absl::StatusOr<ChangeResult>>* results) {
-  VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header, PutRequest(options));
+  const absl::StatusOr<wire::OperationHeader> header = PutRequest(options);
+  if (!header.ok()) {
+    if (results != nullptr) results->assign(items.size(), header.status());
+    return header.status();
+  }
   if (results != nullptr) results->assign(items.size(), ChangeResult());
   absl::Status first;
   RunTogether(
       items.size(),
       [&](size_t i, SyncCall& call) {
         VERBENA_RETURN_IF_ERROR(CheckValue(items[i].value));
-        return StartSync(OperationKind::kPut, header, items[i].key, items[i].value, options.timeout,
-                         &call);
+        return StartSync(OperationKind::kPut, *header, items[i].key, items[i].value,
+                         options.timeout, &call);
       },
       [&](size_t i, SyncCall& call) {
         if (first.ok()) first = call.status;

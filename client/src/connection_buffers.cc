@@ -35,13 +35,21 @@ absl::StatusOr<Buffer> Connection::Impl::RegisterBuffer(std::span<std::byte> mem
   // Without a connection there is no device to register it with.
   if (!endpoint_->pd().valid()) {
     return absl::UnavailableError(
-        "a buffer can be registered only while there is a connection; it was lost: try again when "
-        "another has been made");
+        "a buffer can be registered only while there is a connection, and it was lost: Poll, or "
+        "make "
+        "a synchronous call, and try again when another has been made");
   }
   absl::StatusOr<std::shared_ptr<Registration>> registration =
       registrations_->Add(*endpoint_, memory);
   if (!registration.ok()) return verbs::WithoutErrno(registration.status());
   return Buffer(*std::move(registration), registrations_);
+}
+
+// Buffers refer weakly to what they are registered with: of one that is gone they know nothing.
+void Connection::Impl::ForgetBuffers() {
+  if (registrations_->empty()) return;
+  registrations_->Unregister();
+  registrations_ = std::make_shared<Registrations>();
 }
 
 absl::StatusOr<std::shared_ptr<Registration>> Connection::Impl::RegistrationOf(
@@ -59,6 +67,7 @@ absl::StatusOr<std::shared_ptr<Registration>> Connection::Impl::RegistrationOf(
 absl::Status Connection::Impl::GetInto(std::string_view key, std::span<std::byte> target,
                                        size_t* size, uint64_t* version,
                                        const CallOptions& options) {
+  if (version != nullptr) *version = 0;
   if (size == nullptr) return absl::InvalidArgumentError("the place for the size is null");
   *size = 0;
   VERBENA_RETURN_IF_ERROR(CheckKey(key));

@@ -91,6 +91,9 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   absl::Status Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items,
                     const CallOptions& options);
   absl::StatusOr<Buffer> RegisterBuffer(std::span<std::byte> memory);
+  // Unregisters all memory: what stands for it stands for nothing then, and may go at any time in
+  // any thread. Nothing may be in flight.
+  void ForgetBuffers();
   absl::Status GetInto(std::string_view key, std::span<std::byte> target, size_t* size,
                        uint64_t* version, const CallOptions& options);
   absl::Status MultiGet(std::span<const std::string_view> keys, std::vector<GetItem>* results,
@@ -138,6 +141,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   int event_fd() const { return waiter_->fd(); }
 
   size_t in_flight() const { return pool_.used(); }
+  bool has_room() const { return !pool_.full(); }
   absl::Status status() const { return dead_; }
   // OK, or why there is no connection at the moment.
   absl::Status lost() const { return up_ ? absl::OkStatus() : loss_; }
@@ -410,8 +414,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   // While there is no connection: the last one's, without anything of its device.
   std::unique_ptr<Endpoint> endpoint_;
   client::LargeBuffers large_buffers_;
-  const std::shared_ptr<client::Registrations> registrations_ =
-      std::make_shared<client::Registrations>();
+  std::shared_ptr<client::Registrations> registrations_ = std::make_shared<client::Registrations>();
   client::OperationPool pool_;
   client::RequestQueue requests_;
   std::unique_ptr<char[]> keys_;  // kKeyStride bytes for each operation

@@ -94,9 +94,6 @@ absl::StatusOr<std::shared_ptr<ScanRun>> Connection::Impl::MakeScan(const ScanRa
                                                    " bytes, keys have at most ",
                                                    limits_.max_key_size));
   }
-  if (limit == 0) {
-    return absl::InvalidArgumentError("the limit of a scan is 0; it must be at least 1");
-  }
   const size_t most =
       sizeof(wire::RequestHeader) + wire::OperationSize(limits_.max_key_size, range.prefix.size());
   if (most > requests_.max_message()) {
@@ -110,7 +107,7 @@ absl::StatusOr<std::shared_ptr<ScanRun>> Connection::Impl::MakeScan(const ScanRa
   run->after = range.after;
   run->prefix = range.prefix;
   run->keys_only = range.keys_only;
-  run->limit = limit;
+  run->limit = limit == 0 ? SIZE_MAX : limit;
   return run;
 }
 
@@ -118,7 +115,6 @@ absl::Status Connection::Impl::Scan(const ScanRange& range, size_t limit,
                                     std::vector<ScanItem>* items, const CallOptions& options) {
   if (items == nullptr) return absl::InvalidArgumentError("the place for the items is null");
   items->clear();
-  if (limit == 0) return absl::OkStatus();
   VERBENA_ASSIGN_OR_RETURN(const std::shared_ptr<ScanRun> run, MakeScan(range, limit, options));
   SyncCall call;
   VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kScan, &call));

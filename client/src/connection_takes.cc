@@ -25,6 +25,7 @@ absl::Status Connection::Impl::SubmitGetAndDelete(std::string_view key, GetCallb
 
 absl::Status Connection::Impl::GetAndDelete(std::string_view key, std::string* value,
                                             uint64_t* version, const CallOptions& options) {
+  if (version != nullptr) *version = 0;
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
   VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));
   SyncCall call;

@@ -38,6 +38,8 @@ class Registrations {
   // An operation that has used it is over.
   void Done(std::shared_ptr<Registration> registration);
 
+  bool empty() const { return by_begin_.empty(); }
+
   // In the child after a fork, where the regions are the parent's: none is given back from now on.
   void Abandon() { abandoned_ = true; }
 

@@ -225,6 +225,34 @@ TEST_F(ClientBatchesTest, WhatIsWrongInABatch) {
   EXPECT_TRUE(absl::IsFailedPrecondition(batch.result(good).status));
 }
 
+// Also where none was begun: nothing of an earlier call is left.
+TEST_F(ClientBatchesTest, ResultsAreOfThisCall) {
+  const std::vector<KeyValue> puts = {{"a", "1"}, {"b", "2"}};
+  std::vector<absl::StatusOr<ChangeResult>> results;
+  ASSERT_TRUE(client_->MultiPut(puts, {}, &results).ok());
+  ASSERT_TRUE(absl::IsInvalidArgument(client_->MultiPut(puts, {.ttl = milliseconds(0)}, &results)));
+  ASSERT_EQ(results.size(), 2u);
+  for (const auto& result : results) EXPECT_TRUE(absl::IsInvalidArgument(result.status()));
+
+  uint64_t present = 7;
+  EXPECT_TRUE(absl::IsAlreadyExists(client_->PutIfAbsent("a", "3", &present).status()));
+  EXPECT_NE(present, 0u);
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->PutIfAbsent("", "3", &present).status()));
+  EXPECT_EQ(present, 0u);
+  present = 7;
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->Delete("", {}, &present).status()));
+  EXPECT_EQ(present, 0u);
+  uint64_t version = 7;
+  std::string value;
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->GetAndDelete("", &value, &version)));
+  EXPECT_EQ(version, 0u);
+  version = 7;
+  size_t size = 7;
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->GetInto("", {}, &size, &version)));
+  EXPECT_EQ(version, 0u);
+  EXPECT_EQ(size, 0u);
+}
+
 TEST_F(ClientBatchesTest, InACallbackTheyAreRefused) {
   PutKeys(1);
   absl::Status inner;

@@ -284,7 +284,6 @@ TEST_F(ClientMisuseTest, KeysValuesAndOptionsOutOfRange) {
       client_->Append("key", std::string(client_->limits().eager_limit + 1, 'a')).status(),
       client_->Expire("key", milliseconds(-5)).status(),
       client_->SubmitTtl("", {}),
-      client_->SubmitScan({}, 0, {}),
       client_->SubmitScan({.start = long_key}, 1, {}),
       client_->SubmitScan({.prefix = long_key}, 1, {}),
   };
@@ -326,7 +325,7 @@ TEST_F(ClientMisuseTest, NothingAtAll) {
   EXPECT_TRUE(client_->MultiPut({}, {}, &changes).ok());
   EXPECT_TRUE(client_->MultiDelete({}, {}, &changes).ok());
   EXPECT_TRUE(client_->Execute(batch).ok());
-  EXPECT_TRUE(client_->Scan({}, 0, &items).ok());
+  EXPECT_TRUE(client_->Scan({.prefix = "none/"}, 1, &items).ok());
   EXPECT_TRUE(got.empty() && changes.empty() && items.empty());
   EXPECT_TRUE(absl::IsOutOfRange(batch.result(0).status)) << batch.result(0).status;
   // The results take the number of the keys, whatever they had.

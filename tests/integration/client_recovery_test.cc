@@ -217,6 +217,30 @@ TEST_F(Recovery, ASessionOfFewNumbersGoesOn) {
   EXPECT_EQ(sum, options.depth);
 }
 
+// While there is no connection there is no device; polling makes another.
+TEST_F(Recovery, MemoryIsRegisteredWithTheNextConnection) {
+  auto connection = Connect(PatientOptions());
+  ASSERT_NE(connection, nullptr);
+  ASSERT_TRUE(connection->Put("key", "value").ok());
+  ConnectionTestPeer(*connection).Lose();
+  std::vector<std::byte> memory(4096);
+  absl::StatusOr<Buffer> buffer = absl::UnknownError("not yet");
+  bool refused = false;
+  ASSERT_TRUE(testing::Eventually([&] {
+    connection->Poll();
+    buffer = connection->RegisterBuffer(memory);
+    if (!refused) {
+      refused = absl::IsUnavailable(buffer.status());
+      buffer = absl::UnknownError("not yet");
+    }
+    return buffer.ok();
+  }));
+  size_t size = 0;
+  const absl::Status status = connection->GetInto("key", buffer->bytes(), &size);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(size, 5u);
+}
+
 // A callback may free the memory that its operation has used: so by then no device may write to it,
 // however the connection ends.
 TEST_F(Recovery, NoCallbackRunsBesideTheQueuePairOfADeadConnection) {

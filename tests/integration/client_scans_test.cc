@@ -134,7 +134,19 @@ TEST_F(ClientScansTest, RangesAndPrefixes) {
               ElementsAre("user:2", "user:30"));
   EXPECT_THAT(Keys(*client_, {.start = "b", .keys_only = true}, 1), ElementsAre("user:1"));
   EXPECT_THAT(Keys(*client_, {.start = "zz"}, 10), ElementsAre());
-  EXPECT_THAT(Keys(*client_, {}, 0), ElementsAre());
+  // No limit.
+  EXPECT_THAT(Keys(*client_, {}, 0), ElementsAre("a", "user:1", "user:2", "user:30", "z"));
+  EXPECT_THAT(Keys(*client_, {.prefix = "user:"}, 0), ElementsAre("user:1", "user:2", "user:30"));
+  size_t found = 0;
+  ASSERT_TRUE(client_
+                  ->SubmitScan({}, 0,
+                               [&](const absl::Status& status, std::vector<ScanItem> all) {
+                                 EXPECT_TRUE(status.ok()) << status;
+                                 found = all.size();
+                               })
+                  .ok());
+  client_->Drain();
+  EXPECT_EQ(found, 5u);
   std::vector<ScanItem> items;
   const std::string too_long(client_->limits().max_key_size + 1, 'x');
   EXPECT_TRUE(absl::IsInvalidArgument(client_->Scan({.start = too_long}, 1, &items)));

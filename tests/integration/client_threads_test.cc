@@ -163,6 +163,100 @@ TEST_F(ClientThreadsTest, LimitsAreToldWithoutWaiting) {
   EXPECT_TRUE(done);
 }
 
+// Not for the thread's own slot, whose call may take much longer.
+TEST_F(ClientThreadsTest, AnySlotThatIsFreeIsTaken) {
+  auto client = Connect(2);
+  ASSERT_NE(client, nullptr);
+  ASSERT_TRUE(server_->process().Freeze().ok());
+  std::atomic<bool> begun{false};
+  std::atomic<bool> done{false};
+  std::thread slow([&] {
+    begun = true;
+    EXPECT_TRUE(client->Put("key", "value").ok());
+    done = true;
+  });
+  while (!begun) std::this_thread::yield();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 3; ++i) {
+        const auto late = client->Put("key", "value", {.timeout = milliseconds(50)});
+        EXPECT_TRUE(absl::IsDeadlineExceeded(late.status()) || absl::IsUnavailable(late.status()))
+            << late.status();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(done);
+  server_->process().Signal(SIGCONT);
+  slow.join();
+}
+
+// Where a call comes to no connection its results say so, and nothing of an earlier one is left.
+void ExpectResultsOfRefusedCalls(Client& client, absl::StatusCode code) {
+  const std::vector<std::string_view> keys = {"a", "b"};
+  const std::vector<KeyValue> puts = {{"a", "1"}, {"b", "2"}};
+  std::vector<GetItem> gets(3, GetItem{absl::OkStatus(), "old", 7});
+  EXPECT_EQ(client.MultiGet(keys, &gets).code(), code);
+  ASSERT_EQ(gets.size(), 2u);
+  for (const GetItem& got : gets) {
+    EXPECT_EQ(got.status.code(), code);
+    EXPECT_EQ(got.version, 0u);
+  }
+  for (const bool put : {true, false}) {
+    std::vector<absl::StatusOr<ChangeResult>> results(1, ChangeResult());
+    EXPECT_EQ(
+        (put ? client.MultiPut(puts, {}, &results) : client.MultiDelete(keys, {}, &results)).code(),
+        code);
+    ASSERT_EQ(results.size(), 2u);
+    for (const auto& result : results) EXPECT_EQ(result.status().code(), code);
+  }
+  std::vector<ScanItem> items(3);
+  EXPECT_EQ(client.Scan({}, 10, &items).code(), code);
+  EXPECT_TRUE(items.empty());
+  uint64_t version = 7;
+  uint64_t present = 7;
+  std::string value;
+  EXPECT_EQ(client.Get("a", &value, &version).code(), code);
+  EXPECT_EQ(version, 0u);
+  version = 7;
+  EXPECT_EQ(client.GetAndDelete("a", &value, &version).code(), code);
+  EXPECT_EQ(version, 0u);
+  EXPECT_EQ(client.PutIfAbsent("a", "1", &present).status().code(), code);
+  EXPECT_EQ(present, 0u);
+  present = 7;
+  EXPECT_EQ(client.DeleteIf("a", 1, &present).status().code(), code);
+  EXPECT_EQ(present, 0u);
+}
+
+TEST_F(ClientThreadsTest, ResultsOfCallsThatComeToNoConnection) {
+  ClientOptions options = {PatientOptions(), 1};
+  options.connection.operation_timeout = milliseconds(2000);
+  options.connection.connect_timeout = milliseconds(2000);
+  options.connection.reconnect = false;
+  auto connected = Client::Connect(server_->address(), options);
+  ASSERT_TRUE(connected.ok()) << connected.status();
+  Client& client = **connected;
+  Batch batch;
+  const size_t put = batch.Put("a", "1");
+  ASSERT_TRUE(client.Execute(batch).ok());
+  ASSERT_TRUE(batch.result(put).status.ok());
+
+  server_->process().Signal(SIGKILL);
+  ASSERT_TRUE(server_->process().WaitForExit().ok());
+  // Until the connection is known to be dead: the next call finds no server to make another with.
+  while (!absl::IsUnavailable(client.Ping())) {
+  }
+  ASSERT_TRUE(absl::IsUnavailable(client.Execute(batch)));
+  EXPECT_TRUE(absl::IsUnavailable(batch.result(put).status));
+  ExpectResultsOfRefusedCalls(client, absl::StatusCode::kUnavailable);
+
+  client.Close();
+  ASSERT_TRUE(absl::IsFailedPrecondition(client.Execute(batch)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(batch.result(put).status));
+  ExpectResultsOfRefusedCalls(client, absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(ClientThreadsTest, BadOptions) {
   EXPECT_TRUE(absl::IsInvalidArgument(Client::Connect(server_->address(), {{}, 0}).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(Client::Connect(server_->address(), {{}, 1025}).status()));

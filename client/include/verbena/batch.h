@@ -78,6 +78,7 @@ class VERBENA_EXPORT Batch {
 
  private:
   friend class Connection;
+  friend class Client;
 
   enum class Kind : uint8_t {
     kGet,
@@ -98,6 +99,8 @@ class VERBENA_EXPORT Batch {
     PutOptions options;  // condition, ttl and timeout of whatever kind it is
   };
 
+  // No operation was carried out, for this reason.
+  void Refuse(const absl::Status& why) { results_.assign(size(), BatchResult{why, {}, {}}); }
   size_t AddEntry(Kind kind, std::string_view key, std::string_view value,
                   const PutOptions& options);
   std::string_view KeyOf(const Entry& entry) const {

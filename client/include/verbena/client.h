@@ -3,13 +3,14 @@
 ///
 ///     auto client = verbena::Client::Connect("127.0.0.1:7400", {});
 ///     ... in any thread:
-///     (*client)->Put("key", "value");
+///     absl::StatusOr<verbena::ChangeResult> put = (*client)->Put("key", "value");
 ///
 /// It has a number of slots, each with a connection of its own. A thread has its slot, in which it
 /// works alone as long as there are not more threads than slots; if its own is taken it uses one
 /// that is free, and only if all are taken it waits. So calls of different threads go on beside
 /// each other, and one thread's calls see its own changes, as anybody's: what is true of one
-/// connection is true of all.
+/// connection is true of all. What it lacks a Connection has: the asynchronous calls, GetInto and
+/// RegisterBuffer (memory is registered with one connection), status, fabric and device.
 ///
 /// **Threads**: everything here may be called by any thread at any time, except the destructor:
 /// no call may be under way then. For asynchronous calls, callbacks and event loops make a
@@ -47,11 +48,16 @@ struct ClientOptions {
 /// The calls are those of Connection (connection.h), with the same meaning, errors and ownership;
 /// FailedPrecondition also after Close. A connection that has died is made anew by the next call in
 /// its slot, which fails like Connection::Connect where that is not possible: calls that were under
-/// way have failed, and are not repeated.
+/// way have failed, and are not repeated. Results that a call has a place for are its own whatever
+/// it returns: where it has not come as far as a connection each of them has its error.
+///
+/// The time-outs of calls bound the operations alone: a call may wait longer, for a slot (as long
+/// as the calls ahead of it take) and for a connection that has to be made anew
+/// (Options::connect_timeout).
 class VERBENA_EXPORT Client {
  public:
-  /// Makes all connections. Errors as Connection::Connect; InvalidArgument for a number of slots
-  /// out of range.
+  /// Makes all connections, one after the other, each within Options::connect_timeout. Errors as
+  /// Connection::Connect; InvalidArgument for a number of slots out of range.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(std::string_view server,
                                                          const ClientOptions& options);
   ~Client();
@@ -117,7 +123,8 @@ class VERBENA_EXPORT Client {
   /// Limits that the server named when a connection was last made; 0 after Close. Never waits, also
   /// while connections are made anew.
   ServerLimits limits();
-  /// The sums of the counters of all connections that there are and were.
+  /// The sums of the counters of all connections that there are and were. Waits for each slot in
+  /// turn, until the call that is under way there has ended.
   ConnectionStats stats();
 
  private:

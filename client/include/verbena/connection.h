@@ -3,7 +3,8 @@
 ///
 ///     auto connection = verbena::Connection::Connect("127.0.0.1:7400", {});
 ///     if (!connection.ok()) ...
-///     (*connection)->Put("key", "value");
+///     absl::StatusOr<verbena::ChangeResult> put = (*connection)->Put("key", "value");
+///     if (!put.ok()) ...
 ///     std::string value;
 ///     absl::Status status = (*connection)->Get("key", &value);
 ///
@@ -20,7 +21,8 @@
 /// further operations, and may Close or destroy the connection: what else is in flight then ends
 /// with Cancelled before that returns. In a callback Poll, PollAndArm, Wait and Drain do nothing,
 /// and synchronous calls are refused with FailedPrecondition, since they would wait for the very
-/// call that runs the callback. A callback must not throw (see Callback).
+/// call that runs the callback. A callback must not throw (see Callback). An empty one is allowed:
+/// the operation's outcome is dropped.
 ///
 /// **Errors** (absl::Status codes; each call's own are with it):
 ///
@@ -115,9 +117,12 @@ class Access;
 /// its calls. Strings and views that go into a synchronous call are borrowed until it returns.
 class VERBENA_EXPORT Connection {
  public:
-  /// Connects to "ADDR:PORT". InvalidArgument for a malformed address or option; Unavailable if no
-  /// server is there; FailedPrecondition if it refuses (with its reason: other protocol version,
-  /// connection limit...); DeadlineExceeded after Options::connect_timeout.
+  /// Connects to "ADDR:PORT": an IPv4 address, an IPv6 one in brackets, or a name, which is looked
+  /// up now and once: the connections in place of lost ones are made to the same address.
+  /// InvalidArgument for a malformed address or option, and for a name that does not exist;
+  /// Unavailable if no server is there, or nobody can tell the name's address at the moment;
+  /// FailedPrecondition if it refuses (with its reason: other protocol version, connection
+  /// limit...); DeadlineExceeded after Options::connect_timeout.
   static absl::StatusOr<std::unique_ptr<Connection>> Connect(std::string_view server,
                                                              const Options& options);
   /// As Close.
@@ -140,7 +145,7 @@ class VERBENA_EXPORT Connection {
                    const CallOptions& options);
   /// Puts a value, in place of the one that the key has. Where a condition does not hold nothing
   /// has changed, and `*present`, where given, is set to the version that the key has, 0 if there
-  /// is no such key.
+  /// is no such key. With other errors it is 0; without one it stays as it was.
   absl::StatusOr<ChangeResult> Put(std::string_view key, std::string_view value,
                                    const PutOptions& options = {}, uint64_t* present = nullptr);
   /// Put under Condition::IfAbsent.
@@ -177,9 +182,9 @@ class VERBENA_EXPORT Connection {
   absl::StatusOr<ChangeResult> Append(std::string_view key, std::string_view suffix,
                                       const ChangeOptions& options = {});
   /// Deletes the key and replaces `*value` by what was deleted: of several that do this at once,
-  /// one gets it. `*value` is unspecified on errors. A value that does not fit a message is got
-  /// with READs and then deleted if it is still the same; Aborted if it changed each time
-  /// meanwhile.
+  /// one gets it. `*value` is unspecified on errors, `*version` is 0. A value that does not fit a
+  /// message is got with READs and then deleted if it is still the same; Aborted if it changed each
+  /// time meanwhile.
   absl::Status GetAndDelete(std::string_view key, std::string* value, uint64_t* version = nullptr,
                             const CallOptions& options = {});
   /// Gives the key a time to live from now, in place of the one it had (PutOptions::ttl has the
@@ -192,14 +197,15 @@ class VERBENA_EXPORT Connection {
   /// How long the key stays still, rounded up; nullopt: for ever.
   absl::StatusOr<std::optional<std::chrono::milliseconds>> Ttl(std::string_view key,
                                                                const CallOptions& options = {});
-  /// Replaces `*items` by the first keys of the range, at most `limit` of them, with their values.
+  /// Replaces `*items` by the first keys of the range, at most `limit` of them (0: no limit, so all
+  /// that there are), with their values.
   /// The server names the keys and this client READs the values. No snapshot: each value was its
   /// key's at some time during the call; keys that come or go meanwhile may be in it or not.
   /// Unimplemented if the server runs with --ordered_index=off. On errors `*items` has what was
-  /// found before. CallOptions::timeout is for each of the requests and READs that it takes.
+  /// found before. The time-out is for each of the requests and READs that it takes.
   absl::Status Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items,
                     const CallOptions& options = {});
-  /// A round trip to a server worker.
+  /// A round trip to a server worker, of Options::operation_timeout at most, as Info.
   absl::Status Ping();
   /// What the server says of itself: one JSON object (docs/operations.md names its members).
   absl::StatusOr<std::string> Info();
@@ -214,7 +220,9 @@ class VERBENA_EXPORT Connection {
   /// The server may READ all of it while it is registered.
   ///
   /// InvalidArgument for memory of no bytes, or that shares bytes with other registered memory;
-  /// ResourceExhausted if it cannot be registered (memory lock limit, limits of the device).
+  /// ResourceExhausted if it cannot be registered (memory lock limit, limits of the device);
+  /// Unavailable while the connection is lost, since there is no device then: this waits for
+  /// nothing, so Poll, or make a synchronous call, until there is another, and try again.
   absl::StatusOr<Buffer> RegisterBuffer(std::span<std::byte> memory);
   /// Reads the value into `target`, which must lie within a registered buffer (else
   /// InvalidArgument), and sets `*size` to its bytes. OutOfRange if it does not fit, and then
@@ -238,7 +246,8 @@ class VERBENA_EXPORT Connection {
   /// its own. n cached keys are got with n READs, one doorbell and one wait (more of them where the
   /// device or the server allow fewer READs at once), others with a second round; changes share
   /// messages. They are not done as one, and not in any order, also where they are about the same
-  /// key.
+  /// key. The time-out is each operation's own and begins with it, so that those which wait for
+  /// room in the depth end later.
   /// @{
 
   /// Resizes `*results` to keys.size(), with what was found of each key; values reuse the memory of
@@ -246,7 +255,7 @@ class VERBENA_EXPORT Connection {
   absl::Status MultiGet(std::span<const std::string_view> keys, std::vector<GetItem>* results,
                         const CallOptions& options = {});
   /// OK if all were put, else the first error. `*results`, where given, is replaced by what Put
-  /// would have returned for each.
+  /// would have returned for each, also where all are refused.
   absl::Status MultiPut(std::span<const KeyValue> items, const PutOptions& options = {},
                         std::vector<absl::StatusOr<ChangeResult>>* results = nullptr);
   /// OK if none of the keys is there any more, else the first error. `*results` as for MultiPut,
@@ -259,10 +268,14 @@ class VERBENA_EXPORT Connection {
   /// @}
 
   /// \name Asynchronous operations
-  /// As the synchronous ones of these names. Key and value are copied before the call returns,
-  /// except that a value over ServerLimits::eager_limit is borrowed until the callback. On an error
-  /// nothing was submitted and the callback is not called; ResourceExhausted if Options::depth
-  /// operations are in flight. Nothing leaves before the next Poll, PollAndArm or Wait.
+  /// As the synchronous ones of these names. A key, a suffix and a range are copied before the call
+  /// returns. A value is **borrowed until the callback**, whatever its size: a small one, which a
+  /// message has room for, is in fact copied at once, but what is small the server decides.
+  ///
+  /// On an error nothing was submitted and the callback is not called, but destroyed, since it went
+  /// into the call by value: keep what it owns elsewhere, or ask has_room() before, where the
+  /// operation is to be submitted again. ResourceExhausted if Options::depth operations are in
+  /// flight. Nothing leaves before the next Poll, PollAndArm or Wait.
   /// @{
 
   /// As the synchronous operation of this name.
@@ -285,7 +298,7 @@ class VERBENA_EXPORT Connection {
   absl::Status SubmitTtl(std::string_view key, TtlCallback callback,
                          const CallOptions& options = {});
   /// A scan takes one place of the depth, and while it fetches values up to half of the depth as
-  /// far as it is free.
+  /// far as it is free, all of which in_flight() counts.
   absl::Status SubmitScan(const ScanRange& range, size_t limit, ScanCallback callback,
                           const CallOptions& options = {});
   /// @}
@@ -315,8 +328,11 @@ class VERBENA_EXPORT Connection {
   int PollAndArm();
   /// @}
 
-  /// Operations that were submitted and whose callback has not been called.
+  /// Operations that were submitted and whose callback has not been called, and the further places
+  /// of the depth that scans take for a while.
   size_t in_flight() const;
+  /// Whether Options::depth has room for one operation more.
+  bool has_room() const;
   /// OK, or why the connection is dead. OK also while another is being made.
   absl::Status status() const;
 

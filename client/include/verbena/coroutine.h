@@ -12,7 +12,9 @@
 /// A coroutine goes on in the callback of the operation that it has waited for (connection.h), so
 /// what holds of callbacks holds of it: it runs inside Poll, PollAndArm, Wait, Drain or a
 /// synchronous call, it may begin further operations, and it must not make synchronous calls. Any
-/// number may be under way at once; those beyond Options::depth get ResourceExhausted.
+/// number may be under way at once; those beyond Options::depth get ResourceExhausted. What there
+/// is no awaitable of is not for coroutines (Ping, Info and batches wait), or begun with the
+/// Connection (SubmitGetInto).
 ///
 /// **Threads**: as the connection, one at a time.
 #include "verbena/cxx20.h"  // ahead of all else
@@ -45,8 +47,8 @@ struct Value {
 
 /// What a coroutine that co_awaits this library's operations may return. It begins when it is
 /// awaited, or given to Run or Spawn, and is destroyed with the Task that stands for it: an
-/// operation that it waits for then goes on without it. (A value over ServerLimits::eager_limit
-/// that it puts must not go before: Close the connection first.) An exception that leaves a
+/// operation that it waits for then goes on without it. (A value that it puts must not go before:
+/// Close the connection first.) An exception that leaves a
 /// coroutine ends the process.
 template <typename T = void>
 class [[nodiscard]] Task;

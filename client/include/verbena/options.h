@@ -17,7 +17,7 @@ struct Options {
   /// host's, else an error that names both reasons. What was taken is in Connection::fabric().
   std::string fabric = "auto";
 
-  /// For the whole of connecting, name resolution excepted.
+  /// For the whole of connecting, name resolution excepted. From 1 ms on, as the next one.
   std::chrono::milliseconds connect_timeout{5000};
   /// For each operation, from submission to callback, whatever the transport retries and however
   /// often the connection is lost and made again. The time counts while somebody polls: it begins
@@ -64,7 +64,7 @@ struct Options {
   uint32_t rnr_timer = 12;
 
   /// How long waiting calls poll before they sleep on the completion channel. Polling is fastest
-  /// and costs a core while it lasts; 0 sleeps at once.
+  /// and costs a core while it lasts; 0 sleeps at once. Not negative.
   std::chrono::microseconds poll_time{100};
 };
 

@@ -46,7 +46,7 @@ struct Condition {
 struct CallOptions {
   /// How long this call may take, in place of Options::operation_timeout, which says how the time
   /// is counted and what happens when it passes: a short one costs the connection. At least 1 ms,
-  /// else InvalidArgument.
+  /// else InvalidArgument. It is for one operation: each one of several, each step of a scan.
   std::optional<std::chrono::milliseconds> timeout = {};
 };
 

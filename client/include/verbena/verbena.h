@@ -26,6 +26,8 @@
 /// Growth: structs that you fill begin with zeros for "nothing special" ("= {0}") and have reserved
 /// members, which must be zero, else VERBENA_INVALID_ARGUMENT; verbena_options and
 /// verbena_statistics carry their size. So they can grow without a program being compiled anew.
+/// What you choose of an enumeration is an int there, since any number may come; a verbena_code in
+/// a struct is the library's to fill, and has the size of an int.
 #pragma once
 
 #include <stddef.h>
@@ -97,8 +99,9 @@ VERBENA_EXPORT void verbena_options_init(verbena_options* options, size_t size);
 /// A connection to a server, for one thread at a time.
 typedef struct verbena_connection verbena_connection;
 
-/// Connects to "ADDR:PORT". `options` may be NULL. On an error *connection is NULL and, if `error`
-/// is not NULL, a text is written to it: at most `error_size` bytes with the final zero.
+/// Connects to "ADDR:PORT", or "NAME:PORT" (verbena::Connection::Connect). `options` may be NULL.
+/// On an error *connection is NULL and, if `error` is not NULL, a text is written to it: at most
+/// `error_size` bytes with the final zero.
 VERBENA_EXPORT verbena_code verbena_connect(const char* server, const verbena_options* options,
                                             verbena_connection** connection, char* error,
                                             size_t error_size);
@@ -121,7 +124,8 @@ VERBENA_EXPORT verbena_code verbena_connection_status(verbena_connection* connec
 
 /// How long each later call with this connection may take, and each operation that is submitted
 /// from now on, in place of verbena_options::operation_timeout_ms (whose meaning it has: a short
-/// one costs the connection); 0: as that says. Not for verbena_ping and verbena_info.
+/// one costs the connection); 0: as that says. Of a call about several keys each item has it for
+/// itself, from when it is begun, and of a scan each step. Not for verbena_ping and verbena_info.
 VERBENA_EXPORT verbena_code verbena_set_timeout(verbena_connection* connection, int64_t timeout_ms);
 
 /// Frees what a function has allocated for the caller. NULL is allowed. Thread-safe.
@@ -147,12 +151,13 @@ typedef struct verbena_buffer verbena_buffer;
 
 /// Registers `size` bytes at `memory`, which stay the program's. *buffer is NULL on errors:
 /// VERBENA_INVALID_ARGUMENT for no bytes, or if some of them are registered already;
-/// VERBENA_RESOURCE_EXHAUSTED if they cannot be registered (memory lock limit, device). See
-/// verbena::Connection::RegisterBuffer.
+/// VERBENA_RESOURCE_EXHAUSTED if they cannot be registered (memory lock limit, device);
+/// VERBENA_UNAVAILABLE while the connection is lost: verbena_poll, or make a call that waits, until
+/// there is another one, and try again. See verbena::Connection::RegisterBuffer.
 VERBENA_EXPORT verbena_code verbena_register_buffer(verbena_connection* connection, void* memory,
                                                     size_t size, verbena_buffer** buffer);
-/// Ends it, once no operation uses the memory any more; also after verbena_close, which unregisters
-/// the memory itself. NULL is allowed.
+/// Ends it, once no operation uses the memory any more; also after verbena_close or
+/// verbena_client_return, which unregister the memory themselves. NULL is allowed.
 VERBENA_EXPORT void verbena_unregister_buffer(verbena_buffer* buffer);
 /// As verbena_get, into memory that is registered (else VERBENA_INVALID_ARGUMENT). After an error
 /// `target` holds garbage, and behind the value in any case.
@@ -212,7 +217,9 @@ VERBENA_EXPORT verbena_code verbena_append(verbena_connection* connection, const
                                            size_t key_size, const void* suffix, size_t suffix_size,
                                            const verbena_condition* condition,
                                            verbena_change* change);
-/// As verbena_get_alloc, and the key is gone.
+/// As verbena_get_alloc, and the key is gone; also with VERBENA_RESOURCE_EXHAUSTED "out of memory
+/// for the value", where its value is lost. verbena_outcome_unknown tells of other errors whether
+/// the key may be gone.
 VERBENA_EXPORT verbena_code verbena_get_and_delete(verbena_connection* connection, const void* key,
                                                    size_t key_size, void** value,
                                                    size_t* value_size, uint64_t* version);
@@ -269,9 +276,11 @@ typedef struct verbena_delete_item {
   uint64_t reserved[2];                ///< 0
 } verbena_delete_item;
 
-/// VERBENA_OK if each item was answered, whatever its status says (VERBENA_NOT_FOUND, ...); else
-/// why the connection is dead. Each item has a status in any case. The order in which they are done
-/// is not defined.
+/// VERBENA_OK if each item succeeded, where an absent key is no error of a get, a delete or a
+/// get-and-delete; else the status of the first of them that failed, whose text is the one of
+/// verbena_error_text then. Each item has its own status in any case; where the call is refused as
+/// a whole (within a callback, say) all have that error, and no item tells what an earlier call has
+/// left in it. The order in which they are done is not defined.
 VERBENA_EXPORT verbena_code verbena_multi_get(verbena_connection* connection,
                                               verbena_get_item* items, size_t count);
 /// The same, for puts.
@@ -308,11 +317,12 @@ typedef struct verbena_operation {
   /// Filled: get and get-and-delete: the value, allocated as by verbena_get_alloc (verbena_free
   /// it); NULL on errors.
   void* result;
-  size_t result_size;     ///< filled: bytes of it
-  verbena_change change;  ///< filled: as by the function; get, get-and-delete: only the version
-  verbena_code status;    ///< filled: as what the function returns
-  uint32_t reserved2;     ///< 0
-  uint64_t reserved[4];   ///< 0
+  size_t result_size;  ///< filled: bytes of it
+  /// Filled: as by the function; get, get-and-delete: the version and, of errors, outcome_unknown.
+  verbena_change change;
+  verbena_code status;   ///< filled: as what the function returns
+  uint32_t reserved2;    ///< 0
+  uint64_t reserved[4];  ///< 0
 } verbena_operation;
 
 /// As verbena_multi_get, for operations of any kinds.
@@ -334,11 +344,12 @@ typedef struct verbena_scan_range {
 
 /// A key that a scan has found.
 typedef struct verbena_item {
-  const void* key;    ///< any bytes
-  size_t key_size;    ///< bytes
-  const void* value;  ///< any bytes
-  size_t value_size;  ///< bytes
-  uint64_t version;   ///< of the value
+  const void* key;       ///< any bytes
+  size_t key_size;       ///< bytes
+  const void* value;     ///< any bytes
+  size_t value_size;     ///< bytes
+  uint64_t version;      ///< of the value
+  uint64_t reserved[2];  ///< 0; so that arrays of it stay as they are when it grows
 } verbena_item;
 
 /// `item` is valid during the call. 0: go on; anything else: that is enough.
@@ -360,7 +371,8 @@ VERBENA_EXPORT verbena_code verbena_info(verbena_connection* connection, char** 
 
 /// "verbs" or "soft": what carries the connection; valid until it is closed. "" for NULL.
 VERBENA_EXPORT const char* verbena_fabric(const verbena_connection* connection);
-/// The name of the device that carries it, likewise.
+/// The name of the device that carries it now; valid until this is called again, or the connection
+/// is closed.
 VERBENA_EXPORT const char* verbena_device(const verbena_connection* connection);
 /// The server's incarnation; another one has other data. 0 for NULL.
 VERBENA_EXPORT uint64_t verbena_server_epoch(const verbena_connection* connection);
@@ -413,8 +425,7 @@ VERBENA_EXPORT verbena_code verbena_get_statistics(verbena_connection* connectio
 // once, by verbena_poll, verbena_wait, verbena_drain, verbena_close or a function that waits. A
 // callback may submit more; a function that waits returns VERBENA_FAILED_PRECONDITION there.
 //
-// Key and value are copied, except that a value over verbena_limits::eager_limit must stay until
-// the callback.
+// A key, a suffix and a range are copied. A value must stay until the callback, whatever its size.
 
 /// `value` is valid during the call; NULL and 0 on errors.
 typedef void (*verbena_get_callback)(void* context, verbena_code status, const void* value,
@@ -473,7 +484,8 @@ VERBENA_EXPORT verbena_code verbena_submit_ttl(verbena_connection* connection, c
 /// All that was found, valid during the call; with an error: what was found before.
 typedef void (*verbena_scan_ended_callback)(void* context, verbena_code status,
                                             const verbena_item* items, size_t count);
-/// As verbena_scan, but at most `limit` keys, 1 at least, which are handed over together.
+/// As verbena_scan, but the keys are handed over together. It takes up to half of
+/// verbena_options::depth for a while, all of which verbena_in_flight counts.
 VERBENA_EXPORT verbena_code verbena_submit_scan(verbena_connection* connection,
                                                 const verbena_scan_range* range, uint64_t limit,
                                                 verbena_scan_ended_callback callback,
@@ -482,12 +494,15 @@ VERBENA_EXPORT verbena_code verbena_submit_scan(verbena_connection* connection,
 /// Sends what was submitted and runs the callbacks of what has completed; never blocks. The number
 /// of callbacks run; -1 within a callback or for NULL.
 VERBENA_EXPORT int verbena_poll(verbena_connection* connection);
-/// The same, but waits for at least one callback, until nothing is in flight or the time is over.
+/// The same, but waits for at least one callback, until nothing is in flight or the time is over; a
+/// negative time never is.
 VERBENA_EXPORT int verbena_wait(verbena_connection* connection, int64_t timeout_us);
 /// Waits until nothing is in flight.
 VERBENA_EXPORT verbena_code verbena_drain(verbena_connection* connection);
 /// Operations that were submitted and whose callback has not been called. 0 for NULL.
 VERBENA_EXPORT size_t verbena_in_flight(const verbena_connection* connection);
+/// 1 if verbena_options::depth has room for one operation more, else 0, for NULL too.
+VERBENA_EXPORT int verbena_has_room(const verbena_connection* connection);
 
 /// For event loops: a descriptor that is readable when there may be something to do, the same for
 /// the connection's whole life; only wait on it. It works if verbena_poll_and_arm was called after
@@ -509,24 +524,31 @@ VERBENA_EXPORT int verbena_poll_and_arm(verbena_connection* connection);
 typedef struct verbena_client verbena_client;
 
 /// Makes `connections` connections (1 to 1024; best as many as there are threads that use the
-/// client at once), which share one cache of the server's index. Else as verbena_connect.
+/// client at once), one after the other, which share one cache of the server's index. Else as
+/// verbena_connect.
 VERBENA_EXPORT verbena_code verbena_client_connect(const char* server,
                                                    const verbena_options* options,
                                                    uint32_t connections, verbena_client** client,
                                                    char* error, size_t error_size);
-/// Waits until every connection has been returned, then disconnects and frees. No other call with
-/// the client may be under way, nor come later. NULL is allowed.
+/// Waits until every connection has been returned, then disconnects and frees. Not by a thread that
+/// has borrowed one, nor within a callback of one, which would wait for itself. Meanwhile other
+/// threads may return what they have, and nothing else; nothing may come later. NULL is allowed.
 VERBENA_EXPORT void verbena_client_close(verbena_client* client);
 /// Lends the calling thread a connection, which it has for itself until verbena_client_return: best
-/// for a few calls. Waits if all are lent; so a thread that has one must not borrow another. One
-/// that has died is made anew. On an error *connection is NULL and `error` as verbena_connect
-/// writes it. Thread-safe.
+/// for a few calls. Waits, for as long as it takes, if all are lent; so a thread that has one must
+/// not borrow another. One that has died is made anew, which may take
+/// verbena_options::connect_timeout_ms. On an error *connection is NULL and `error` as
+/// verbena_connect writes it. Thread-safe.
 VERBENA_EXPORT verbena_code verbena_client_borrow(verbena_client* client,
                                                   verbena_connection** connection, char* error,
                                                   size_t error_size);
-/// Waits for what is in flight on the connection and gives it back, by any thread; its error text
-/// and verbena_set_timeout are as at first then. NULL is allowed. Within a callback, and with a
-/// connection of another client, it does nothing but leave a text for verbena_error_text.
+/// Waits for what is in flight on the connection and gives it back, by any thread, once; its error
+/// text and verbena_set_timeout are as at first then. Memory that was registered with it is
+/// unregistered, and verbena_unregister_buffer, at any time and in any thread, only frees its
+/// handle. NULL is allowed, and a connection that nobody has borrowed, with which it does nothing:
+/// but one that was returned may be another thread's by then, so no call may use it any more.
+/// Within a callback, and with a connection of another client, it does nothing but leave a text for
+/// verbena_error_text.
 VERBENA_EXPORT void verbena_client_return(verbena_client* client, verbena_connection* connection);
 
 #ifdef __cplusplus

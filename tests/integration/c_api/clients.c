@@ -19,6 +19,70 @@ static void on_get_that_returns(void* context, verbena_code status, const void* 
   CHECK(text_has(c, "within a callback"));
 }
 
+struct taken {
+  verbena_client* client;
+  verbena_connection* connection;
+};
+
+static void* borrow_one(void* context) {
+  struct taken* const taken = context;
+  char error[200] = "";
+  verbena_connection* c = NULL;
+  EXPECT(VERBENA_OK, verbena_client_borrow(taken->client, &c, error, sizeof error));
+  taken->connection = c;
+  return NULL;
+}
+
+/* One that was returned is lent to one other thread only, however often it was returned. */
+static void test_returned_twice(verbena_client* client) {
+  struct taken taken[kConnections];
+  pthread_t threads[kConnections];
+  verbena_connection* c = NULL;
+  char error[200] = "";
+  int i;
+  EXPECT(VERBENA_OK, verbena_client_borrow(client, &c, error, sizeof error));
+  for (i = 0; i < 3; ++i) verbena_client_return(client, c);
+  for (i = 0; i < kConnections; ++i) {
+    taken[i].client = client;
+    taken[i].connection = NULL;
+    CHECK(pthread_create(&threads[i], NULL, borrow_one, &taken[i]) == 0);
+  }
+  for (i = 0; i < kConnections; ++i) CHECK(pthread_join(threads[i], NULL) == 0);
+  CHECK(taken[0].connection != NULL && taken[1].connection != NULL);
+  CHECK(taken[0].connection != taken[1].connection);
+  for (i = 0; i < kConnections; ++i) verbena_client_return(client, taken[i].connection);
+}
+
+static void* unregister(void* context) {
+  verbena_unregister_buffer(context);
+  return NULL;
+}
+
+/* Memory that a borrower has registered is not the next one's. */
+static void test_buffer_of_a_loan(verbena_client* client) {
+  static char memory[4096];
+  verbena_connection* c = NULL;
+  verbena_buffer* buffer = NULL;
+  verbena_buffer* again = NULL;
+  pthread_t thread;
+  char error[200] = "";
+  size_t size = 0;
+  EXPECT(VERBENA_OK, verbena_client_borrow(client, &c, error, sizeof error));
+  EXPECT(VERBENA_OK, verbena_register_buffer(c, memory, sizeof memory, &buffer));
+  EXPECT(VERBENA_OK, verbena_get_into(c, TEXT("client/count"), memory, 100, &size, NULL));
+  verbena_client_return(client, c);
+  EXPECT(VERBENA_OK, verbena_client_borrow(client, &c, error, sizeof error)); /* this thread's */
+  EXPECT(VERBENA_INVALID_ARGUMENT,
+         verbena_get_into(c, TEXT("client/count"), memory, 100, &size, NULL));
+  EXPECT(VERBENA_OK, verbena_register_buffer(c, memory, sizeof memory, &again));
+  CHECK(pthread_create(&thread, NULL, unregister, buffer) == 0);
+  EXPECT(VERBENA_OK, verbena_get_into(c, TEXT("client/count"), memory, 100, &size, NULL));
+  CHECK(pthread_join(thread, NULL) == 0);
+  EXPECT(VERBENA_OK, verbena_get_into(c, TEXT("client/count"), memory, 100, &size, NULL));
+  verbena_client_return(client, c);
+  verbena_unregister_buffer(again);
+}
+
 static void* work(void* context) {
   verbena_client* const client = context;
   char error[200] = "";
@@ -81,6 +145,8 @@ void test_client(const char* server) {
   EXPECT(VERBENA_OK, verbena_ping(c));
   verbena_client_return(client, c);
   verbena_client_return(client, second);
+  test_returned_twice(client);
+  test_buffer_of_a_loan(client);
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_client_borrow(client, NULL, error, sizeof error));
   CHECK(strstr(error, "place for the connection") != NULL);
   verbena_client_close(other);

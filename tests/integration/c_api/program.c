@@ -65,6 +65,7 @@ static void test_all(const char* server) {
   test_several(c);
   test_scan(c);
   test_several_deletes(c);
+  test_several_refused(c);
   test_operations(c);
   test_what_is_told(c);
   test_submissions(c);

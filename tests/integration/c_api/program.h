@@ -50,6 +50,7 @@ void test_buffers(const char* server);
 /* several.c */
 void test_several(verbena_connection* c);
 void test_several_deletes(verbena_connection* c);
+void test_several_refused(verbena_connection* c);
 void test_operations(verbena_connection* c);
 void test_scan(verbena_connection* c);
 void test_what_is_told(verbena_connection* c);

@@ -52,8 +52,8 @@ void test_gone(const char* server) {
   CHECK(status == VERBENA_UNAVAILABLE || status == VERBENA_DEADLINE_EXCEEDED);
   EXPECT(VERBENA_OK, verbena_connection_status(c)); /* it would go on with a server */
   EXPECT(status, verbena_get(c, TEXT("key"), &byte, 1, NULL, NULL));
-  EXPECT(VERBENA_OK, verbena_multi_get(c, &get, 1));
-  EXPECT(VERBENA_OK, verbena_multi_put(c, &put, 1));
+  EXPECT(status, verbena_multi_get(c, &get, 1));
+  EXPECT(status, verbena_multi_put(c, &put, 1));
   CHECK(get.status == status && put.status == status);
   CHECK(strlen(verbena_error_text(c)) > 0);
   verbena_close(c);
@@ -72,10 +72,41 @@ static void on_late(void* context, verbena_code status, const verbena_change* ch
   CHECK(status == VERBENA_OK || verbena_outcome_unknown(late->connection) == late->unknown);
 }
 
+/* The call fails as its item does; a get-and-delete, too, leaves open what it did. */
+static void late_together(verbena_connection* c) {
+  verbena_operation take = {0};
+  verbena_put_item put = {0};
+  take.kind = VERBENA_OP_GET_AND_DELETE;
+  take.key = put.key = "late/other";
+  take.key_size = put.key_size = strlen("late/other");
+  EXPECT(VERBENA_DEADLINE_EXCEEDED, verbena_execute(c, &take, 1));
+  CHECK(take.status == VERBENA_DEADLINE_EXCEEDED && take.result == NULL);
+  CHECK((int)take.change.outcome_unknown == verbena_outcome_unknown(c));
+  EXPECT(VERBENA_DEADLINE_EXCEEDED, verbena_multi_put(c, &put, 1));
+  CHECK(put.status == VERBENA_DEADLINE_EXCEEDED);
+  CHECK((int)put.change.outcome_unknown == verbena_outcome_unknown(c));
+}
+
+/* A get-and-delete that is sent and not answered. */
+static void late_take(verbena_connection* c) {
+  verbena_operation take = {0};
+  verbena_code status;
+  take.kind = VERBENA_OP_GET_AND_DELETE;
+  take.key = "late/none";
+  take.key_size = strlen("late/none");
+  do {
+    status = verbena_execute(c, &take, 1);
+    CHECK(status == VERBENA_DEADLINE_EXCEEDED || take.status == VERBENA_NOT_FOUND);
+  } while (status == VERBENA_OK);
+  EXPECT(VERBENA_DEADLINE_EXCEEDED, status);
+  CHECK(take.change.outcome_unknown == 1 && verbena_outcome_unknown(c) == 1);
+}
+
 /* A server that does not answer, and then does. `once` is not made again. */
 void test_frozen(const char* server) {
   verbena_connection* c = NULL;
   verbena_connection* once = NULL;
+  verbena_connection* taker = NULL;
   verbena_options options;
   char error[256] = "";
   verbena_change change;
@@ -87,6 +118,7 @@ void test_frozen(const char* server) {
   verbena_options_init(&options, sizeof options);
   options.operation_timeout_ms = 500;
   EXPECT(VERBENA_OK, verbena_connect(server, &options, &c, error, sizeof error));
+  EXPECT(VERBENA_OK, verbena_connect(server, &options, &taker, error, sizeof error));
   options.reconnect = 0;
   EXPECT(VERBENA_OK, verbena_connect(server, &options, &once, error, sizeof error));
   if (failures != 0) return;
@@ -105,6 +137,10 @@ void test_frozen(const char* server) {
   CHECK(verbena_outcome_unknown(c) == 0);
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_add(c, "", 0, 1, NULL, &change));
   CHECK(verbena_outcome_unknown(c) == 0 && change.outcome_unknown == 0);
+
+  late_together(c);
+  late_take(taker);
+  verbena_close(taker);
 
   /* A time of its own, shorter than the connection's. */
   EXPECT(VERBENA_OK, verbena_set_timeout(c, 40));

@@ -31,7 +31,10 @@ void test_several(verbena_connection* c) {
   gets[kManyKeys].key_size = strlen("many/nothing");
   gets[kManyKeys + 1] = gets[0];
   gets[kManyKeys + 1].capacity = 1;
-  EXPECT(VERBENA_OK, verbena_multi_get(c, gets, kManyKeys + 2));
+  /* Of an absent key the call says nothing, of a value that does not fit it does. */
+  EXPECT(VERBENA_OK, verbena_multi_get(c, gets, kManyKeys + 1));
+  EXPECT(VERBENA_BUFFER_TOO_SMALL, verbena_multi_get(c, gets, kManyKeys + 2));
+  CHECK(text_has(c, "8 bytes") && text_has(c, "buffer 1"));
   for (i = 0; i < kManyKeys; ++i) {
     CHECK(gets[i].status == VERBENA_OK && gets[i].value_size == 8 &&
           memcmp(values[i], keys[i], 8) == 0 && gets[i].version == puts[i].change.version);
@@ -41,8 +44,8 @@ void test_several(verbena_connection* c) {
         gets[kManyKeys + 1].value_size == 8);
   gets[0].key_size = 0;
   puts[0].options = &wrong;
-  EXPECT(VERBENA_OK, verbena_multi_get(c, gets, 1));
-  EXPECT(VERBENA_OK, verbena_multi_put(c, puts, 1));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_get(c, gets, 1));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_put(c, puts, 1));
   CHECK(gets[0].status == VERBENA_INVALID_ARGUMENT && puts[0].status == VERBENA_INVALID_ARGUMENT);
   for (i = 0; i < 3; ++i) {
     gets[i].status = puts[i].status = VERBENA_OK;
@@ -51,13 +54,14 @@ void test_several(verbena_connection* c) {
   puts[0] = puts[1];
   gets[0].reserved1 = puts[0].reserved1 = 1;
   gets[1].reserved[1] = puts[1].reserved[1] = 1;
-  EXPECT(VERBENA_OK, verbena_multi_get(c, gets, 3));
+  gets[2].capacity = 0; /* a later error, which the call does not tell */
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_get(c, gets, 3));
   CHECK(text_has(c, "reserved") && text_has(c, "verbena_get_item"));
-  EXPECT(VERBENA_OK, verbena_multi_put(c, puts, 3));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_put(c, puts, 3));
   CHECK(text_has(c, "reserved") && text_has(c, "verbena_put_item"));
   for (i = 0; i < 3; ++i) {
-    const verbena_code want = i < 2 ? VERBENA_INVALID_ARGUMENT : VERBENA_OK;
-    CHECK(gets[i].status == want && puts[i].status == want);
+    CHECK(gets[i].status == (i < 2 ? VERBENA_INVALID_ARGUMENT : VERBENA_BUFFER_TOO_SMALL));
+    CHECK(puts[i].status == (i < 2 ? VERBENA_INVALID_ARGUMENT : VERBENA_OK));
   }
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_get(c, NULL, 1));
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_put(c, NULL, 1));
@@ -170,7 +174,8 @@ void test_several_deletes(verbena_connection* c) {
   items[kManyKeys + 2].condition = &wrong;
   items[kManyKeys + 3].reserved[0] = 1;
   items[1].condition = &condition;
-  EXPECT(VERBENA_OK, verbena_multi_delete(c, items, kManyKeys + 4));
+  EXPECT(VERBENA_ABORTED, verbena_multi_delete(c, items, kManyKeys + 4));
+  CHECK(text_has(c, "version")); /* that of items[1], not of the later ones */
   for (i = 0; i < kManyKeys; ++i) {
     CHECK(items[i].status == (i == 1 ? VERBENA_ABORTED : VERBENA_OK));
     CHECK(items[i].change.version != 0);
@@ -179,11 +184,69 @@ void test_several_deletes(verbena_connection* c) {
   for (i = kManyKeys + 1; i < kManyKeys + 4; ++i) {
     CHECK(items[i].status == VERBENA_INVALID_ARGUMENT);
   }
-  EXPECT(VERBENA_OK, verbena_multi_delete(c, &items[kManyKeys + 3], 1));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_delete(c, &items[kManyKeys + 3], 1));
   CHECK(text_has(c, "reserved") && text_has(c, "verbena_delete_item"));
   condition.version = items[1].change.version;
   EXPECT(VERBENA_OK, verbena_multi_delete(c, &items[1], 1));
   CHECK(items[1].status == VERBENA_OK);
+}
+
+struct refused {
+  verbena_connection* connection;
+  verbena_get_item get;
+  verbena_put_item put;
+  verbena_delete_item deletion;
+  verbena_operation operation;
+};
+
+static void begin_with_results(struct refused* refused) {
+  char* const not_null = (char*)refused;
+  memset(refused, 0, sizeof *refused);
+  refused->get.value_size = refused->get.version = 7;
+  refused->put.change.version = refused->deletion.change.version = 7;
+  refused->operation.result = not_null;
+  refused->operation.result_size = 7;
+}
+
+/* What a call before has left is not there any more. */
+static void check_refused(const struct refused* refused, verbena_code want) {
+  CHECK(refused->get.status == want && refused->put.status == want);
+  CHECK(refused->deletion.status == want && refused->operation.status == want);
+  CHECK(refused->get.value_size == 0 && refused->get.version == 0);
+  CHECK(refused->put.change.version == 0 && refused->deletion.change.version == 0);
+  CHECK(refused->operation.result == NULL && refused->operation.result_size == 0);
+}
+
+static void on_get_that_wants_more(void* context, verbena_code status, const void* value,
+                                   size_t value_size, uint64_t version) {
+  struct refused* const refused = context;
+  verbena_connection* const c = refused->connection;
+  (void)status;
+  (void)value;
+  (void)value_size;
+  (void)version;
+  EXPECT(VERBENA_FAILED_PRECONDITION, verbena_multi_get(c, &refused->get, 1));
+  EXPECT(VERBENA_FAILED_PRECONDITION, verbena_multi_put(c, &refused->put, 1));
+  EXPECT(VERBENA_FAILED_PRECONDITION, verbena_multi_delete(c, &refused->deletion, 1));
+  EXPECT(VERBENA_FAILED_PRECONDITION, verbena_execute(c, &refused->operation, 1));
+}
+
+/* Calls that are refused as a whole. */
+void test_several_refused(verbena_connection* with) {
+  verbena_connection* const c = NULL;
+  struct refused refused;
+  begin_with_results(&refused);
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_get(c, &refused.get, 1));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_put(c, &refused.put, 1));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_multi_delete(c, &refused.deletion, 1));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_execute(c, &refused.operation, 1));
+  check_refused(&refused, VERBENA_INVALID_ARGUMENT);
+
+  begin_with_results(&refused);
+  refused.connection = with;
+  CHECK(verbena_submit_get(with, TEXT("op/a"), on_get_that_wants_more, &refused) == VERBENA_OK);
+  CHECK(verbena_drain(with) == VERBENA_OK);
+  check_refused(&refused, VERBENA_FAILED_PRECONDITION);
 }
 
 static verbena_operation operation(int kind, const char* key) {
@@ -219,7 +282,8 @@ void test_operations(verbena_connection* c) {
   first[6].value_size = 5; /* and its value is NULL */
   first[7].reserved[3] = 1;
   first[9].timeout_ms = -5;
-  EXPECT(VERBENA_OK, verbena_execute(c, first, kFirst));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_execute(c, first, kFirst));
+  CHECK(text_has(c, "kind is 0"));
   for (i = 0; i < 4; ++i) {
     CHECK(first[i].status == VERBENA_OK && first[i].change.version != 0 && first[i].result == NULL);
   }
@@ -231,7 +295,7 @@ void test_operations(verbena_connection* c) {
 
   second[4].condition.kind = VERBENA_IF_ABSENT;
   second[5].ttl_ms = 1000;
-  EXPECT(VERBENA_OK, verbena_execute(c, second, kSecond));
+  EXPECT(VERBENA_ALREADY_EXISTS, verbena_execute(c, second, kSecond));
   CHECK(second[0].status == VERBENA_OK && second[0].result_size == 5);
   CHECK(second[0].result != NULL && strcmp(second[0].result, "value") == 0);
   CHECK(second[0].change.version == first[0].change.version);

@@ -67,16 +67,20 @@ void test_submissions(verbena_connection* c) {
 
   ended.more = 3;
   EXPECT(VERBENA_OK, verbena_submit_get(c, TEXT("async"), on_get, &ended));
-  while (verbena_in_flight(c) > 0) CHECK(verbena_wait(c, INT64_MAX) >= 1);
+  /* Both are without a limit. */
+  while (verbena_in_flight(c) > 0) {
+    CHECK(verbena_wait(c, INT64_MAX) >= 1);
+    if (verbena_in_flight(c) > 0) CHECK(verbena_wait(c, -1) >= 1);
+  }
   CHECK(ended.gets == 5 && ended.refused == 3 && ended.errors == 2);
 
   while ((status = verbena_submit_get(c, TEXT("async"), on_get, &ended)) == VERBENA_OK) ++submitted;
   EXPECT(VERBENA_RESOURCE_EXHAUSTED, status);
-  CHECK(submitted == 64 && text_has(c, "64"));
+  CHECK(submitted == 64 && text_has(c, "64") && verbena_has_room(c) == 0);
   /* Room is made for a call that waits. */
   EXPECT(VERBENA_OK, verbena_put(c, TEXT("async"), TEXT("abcdef"), NULL, NULL));
   EXPECT(VERBENA_OK, verbena_drain(c));
-  CHECK(ended.gets == 5 + submitted);
+  CHECK(ended.gets == 5 + submitted && verbena_has_room(c) == 1);
 
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_submit_get(c, TEXT("k"), NULL, NULL));
   EXPECT(VERBENA_INVALID_ARGUMENT, verbena_submit_get(c, NULL, 1, on_get, &ended));
@@ -232,6 +236,9 @@ void test_more_submissions(verbena_connection* c) {
   EXPECT(VERBENA_OK, verbena_submit_scan(c, &range, 1, on_scan_ended, &more));
   EXPECT(VERBENA_OK, verbena_drain(c));
   CHECK(more.scans == 2 && more.found == 1);
+  EXPECT(VERBENA_OK, verbena_submit_scan(c, &range, 0, on_scan_ended, &more));
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(more.scans == 3 && more.found == 2);
 
   EXPECT(VERBENA_OK, verbena_put(c, TEXT("more/1"), TEXT("abcdef"), NULL, NULL));
   EXPECT(VERBENA_OK, verbena_submit_get_and_delete(c, TEXT("more/1"), on_get, &ended));
