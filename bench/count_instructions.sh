@@ -6,7 +6,7 @@ set -euo pipefail
 usage() {
   cat <<'EOF'
 Usage: bench/count_instructions.sh [--bin=DIR] [--gets=N] [--records=N] [--value_size=BYTES] [--limit=N]
-                                   [--submit_limit=N]
+                                   [--submit_limit=N] [--eviction]
 
 Starts a verbena-server on the software device, loads records, and runs N GETs of random keys, one
 at a time, with a warm index cache, under callgrind: once with SubmitGet and Poll, once with the
@@ -16,6 +16,8 @@ the software device (on real hardware those are the driver's). Prints instructio
 status 1 if there are more than --limit (default 500) in a call that waits, or more than
 --submit_limit (default 575) with SubmitGet and Poll.
 
+  --eviction  the server evicts (--eviction=s3fifo), so the client reports some of its GETs to it;
+              that is counted too
   --bin=DIR   folder with verbena-server and verbena-bench (default build/release/bin)
 Needs valgrind: apt-get install valgrind
 EOF
@@ -28,6 +30,7 @@ records=20000
 value_size=100
 limit=500
 submit_limit=575
+eviction=none
 for arg in "$@"; do
   case $arg in
     --help | -h) usage && exit 0 ;;
@@ -36,6 +39,7 @@ for arg in "$@"; do
     --records=*) records=${arg#*=} ;;
     --value_size=*) value_size=${arg#*=} ;;
     --limit=*) limit=${arg#*=} ;;
+    --eviction) eviction=s3fifo ;;
     --submit_limit=*) submit_limit=${arg#*=} ;;
     *) usage >&2 && exit 2 ;;
   esac
@@ -45,7 +49,7 @@ command -v valgrind >/dev/null || {
   exit 2
 }
 
-start_server --listen=127.0.0.1:0 --fabric=soft --memory=256MiB
+start_server --listen=127.0.0.1:0 --fabric=soft --memory=256MiB --eviction="$eviction"
 flags=(--server="$address" --fabric=soft --records="$records" --value_size="$value_size"
   --distribution=uniform)
 "$bin/verbena-bench" load "${flags[@]}" >"$work/load.log" || { cat "$work/load.log" >&2 && exit 2; }

@@ -47,11 +47,14 @@ Json HeapJson(const storage::StoreStats& stats) {
 }
 
 Json CompactionJson(const storage::CompactionCounters& compaction) {
-  return {
-      {"items_moved", compaction.items_moved},         {"bytes_moved", compaction.bytes_moved},
-      {"windows_emptied", compaction.windows_emptied}, {"bytes_emptied", compaction.bytes_emptied},
-      {"pages_emptied", compaction.pages_emptied},     {"given_up", compaction.given_up},
-      {"turned_away", compaction.turned_away}};
+  return {{"items_moved", compaction.items_moved},
+          {"bytes_moved", compaction.bytes_moved},
+          {"windows_emptied", compaction.windows_emptied},
+          {"bytes_emptied", compaction.bytes_emptied},
+          {"pages_emptied", compaction.pages_emptied},
+          {"given_up", compaction.given_up},
+          {"turned_away", compaction.turned_away},
+          {"most_waited_bytes", compaction.most_waited_bytes}};
 }
 
 // Where an adapter can be reached.
@@ -209,6 +212,7 @@ std::string InfoJson(const InfoSources& sources) {
                       {"memory_bytes", stats.eviction_memory}};
   info["expiry"] = {{"timers", stats.timers},
                     {"overdue", stats.overdue},
+                    {"late_seconds", static_cast<double>(stats.expiry_lateness) / 1e9},
                     {"expired", stats.expired},
                     {"memory_bytes", stats.expiry_memory}};
   info["ordered_index"] = {{"enabled", sources.store.ordered_index() != nullptr},

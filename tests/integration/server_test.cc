@@ -296,6 +296,8 @@ TEST(ServerInfo, HasItsMembers) {
   EXPECT_EQ(info["limits"]["window"], 32);
   EXPECT_EQ(info["queues"]["receive_cq_depth"].get<int>(),
             2 * info["queues"]["srq_depth"].get<int>());
+  EXPECT_EQ(info["expiry"]["late_seconds"], 0);
+  EXPECT_EQ(info["compaction"]["most_waited_bytes"], 0);
   EXPECT_EQ(info["operations"]["put"]["ok"], 1);
   EXPECT_EQ(info["counters"]["requests"], 3);
   for (const char* name : {"version", "device", "port", "link_layer", "gid", "mtu", "epoch",
