@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -324,10 +325,11 @@ TEST_F(Sessions, WhatIsAheadLeavesRoomForWhatWasTaken) {
 // when both are repeated there may be something.
 TEST_F(Sessions, WhatIsTakenLeavesRoomForWhatIsAhead) {
   ASSERT_NO_FATAL_FAILURE(StartServer());
-  auto other = Connect(1000);
+  wire::Welcome welcome{};
+  auto other = Connect(1000, 0, &welcome);
   ASSERT_NE(other, nullptr);
   const std::string large(20'000, 'g');
-  const size_t most = RawClientOptions().receive_size;
+  const size_t most = std::min(RawClientOptions().receive_size, welcome.max_message);
   int fitted = 0;
   int refused = 0;
   for (size_t less = 32; less <= 256; less += 8) {
