@@ -37,7 +37,7 @@ cli() {
   "$BIN/verbena-cli" --fabric=verbs --server="$address:$PORT" --timeout=5s "$@"
 }
 # info_has ADDRESS TEXT: asked through ADDRESS, the server says TEXT of itself.
-info_has() { cli "$1" --json info 2>/dev/null | grep -qF -- "$2"; }
+info_has() { cli "$1" --json info 2>/dev/null | grep -F -- "$2" >/dev/null; }
 info_lacks() { cli "$1" --json info >"$WORK/info" 2>/dev/null && ! grep -qF -- "$2" "$WORK/info"; }
 works() { cli "$1" ping >/dev/null 2>&1; }
 serves() { kill -0 $SERVER 2>/dev/null || fail 'the server has ended'; }

@@ -67,7 +67,7 @@ rxe_has_gids() {
 
 # The connection manager's table, or a TCP port (iproute2's ss needs no name look-ups with -n).
 is_listening() {
-  rdma resource show cm_id 2>/dev/null | grep -q 'state LISTEN' || ss -Hltn | grep -q .
+  rdma resource show cm_id 2>/dev/null | grep 'state LISTEN' >/dev/null || ss -Hltn | grep . >/dev/null
 }
 
 # bring_up DEVICE TYPE NETDEV IPV4 IPV6

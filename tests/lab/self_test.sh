@@ -57,7 +57,7 @@ wait_until() {
 # What guest "devices" runs: both devices, IPv4 and IPv6.
 cat >"$WORK/devices.sh" <<'GUEST'
 set -e
-listening() { rdma resource show cm_id | grep -q 'state LISTEN'; }
+listening() { rdma resource show cm_id | grep 'state LISTEN' >/dev/null; }
 for device in rxe0 siw0; do
   ibv_devinfo -d $device | grep -E 'hca_id|transport|state|link_layer'
 done

@@ -102,7 +102,7 @@ filter() {
 }
 
 # dropped: the packets that netem has dropped in this guest.
-dropped() { tc -s qdisc show | sed -n '/netem/,$s/.*dropped \([0-9]*\).*/\1/p' | head -n 1; }
+dropped() { tc -s qdisc show | sed -n '/netem/,$s/.*dropped \([0-9]*\).*/\1/p' | sed -n 1p; }
 
 # Not here, since they bring a device of their own, behind a table that lowers its limits or fails its
 # calls: device_limits_test, failing_verbs_test. Nor readme_test, whose lines are those of the example

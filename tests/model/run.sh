@@ -144,7 +144,7 @@ explore() {
 }
 
 # field NAME SED_PATTERN: of a report.
-field() { sed -nE "s/$2/\\1/p" "$WORK/$1/report" | head -n 1; }
+field() { sed -nE "s/$2/\\1/p" "$WORK/$1/report" | sed -n 1p; }
 
 describe() {
   local time
@@ -159,7 +159,7 @@ holds() {
   local report=$WORK/$1/report
   grep -q 'errors: 0$' "$report" && grep -q '^Full statespace search' "$report" &&
     grep -q 'states, stored' "$report" && ! grep -q 'Search not completed' "$report" &&
-    ! grep -E '^(error|pan):' "$report" | grep -qvE '^pan: (elapsed time|rate) '
+    ! grep -E '^(error|pan):' "$report" | grep -vE '^pan: (elapsed time|rate) ' >/dev/null
 }
 
 # meaning ASSERTION: what it says that a mutant did.
