@@ -1,7 +1,7 @@
 // What the client library costs beside what it is made of: large GETs beside plain READs, PUTs
 // beside a ping-pong and the storage, batches beside single operations, two threads beside one.
-// Each pair is measured alternately in one run; a ratio is taken within a round, and judged is the
-// median of the rounds' ratios.
+// Each pair is measured one after the other within a round; a ratio is taken within a round, and
+// judged is the median of the rounds' ratios.
 #include <algorithm>
 #include <array>
 #include <cstdio>

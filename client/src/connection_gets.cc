@@ -1,6 +1,7 @@
 // One-sided GETs and the poll loop: what a warm GET goes through, in one file so that it is
 // compiled as one piece.
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -119,10 +120,23 @@ void Connection::Impl::FinishSync(SyncCall* call) {
   if (!call->done) call->status = dead_;
 }
 
+// `count` READs have been posted with one doorbell; `error` is what the post said (an errno).
+[[gnu::always_inline]] inline void Connection::Impl::CountPosted(uint32_t count, int error) {
+  reads_in_flight_ += count;
+  ++stats_.doorbells;
+  stats_.reads += count;
+  if (error != 0) [[unlikely]]
+    Lose(verbs::ErrnoStatus(error, "ibv_post_send", absl::StrCat(count, " READs")));
+}
+
+void Connection::Impl::LoseQueue() {
+  Lose(absl::InternalError("the completion queue has failed (overrun)"));
+}
+
 // A lone GET with a cached slot posts its READ by itself and polls for it at once. What it would be
 // in Lookup and Operation is filled in only when it is not as simple as that: when the first polls
 // are in vain, when something else completes, or when what was READ is not the key's item. Then it
-// goes on as any other does (GoOn), just as if it had begun so.
+// goes on as any other does (BecomeOperation), just as if it had begun so.
 
 // Posts a READ of the block into the operation's sink and polls. True if it has come, and it is the
 // key's item; else `*end` says what has happened.
@@ -133,6 +147,7 @@ void Connection::Impl::FinishSync(SyncCall* call) {
                                                                const WarmBlock& block,
                                                                std::string_view key, uint32_t polls,
                                                                LoneEnd* end, GetResult* got) {
+  assert(reads_in_flight_ == 0);
   lone_sge_.addr = verbs::AddressOf(op.sink->block.data());
   lone_sge_.length = static_cast<uint32_t>(block.length);
   lone_read_.wr_id = op.read_id;
@@ -147,7 +162,7 @@ void Connection::Impl::FinishSync(SyncCall* call) {
   int count;
   do {
     count = verbs::Poll(endpoint_->cq(), {&end->completion, 1});
-  } while (count == 0 && --polls != 0);
+  } while (count == 0 && --polls != 0 && (polls % kPollsPerLook != 0 || !LookDue()));
   if (count != 1 || end->completion.wr_id != op.read_id ||
       end->completion.status != IBV_WC_SUCCESS ||
       !layout::TakeItemOf(op.sink->block.data(), block.length, block.slot.offset(), key,
@@ -161,15 +176,11 @@ void Connection::Impl::FinishSync(SyncCall* call) {
 }
 
 // After ReadAlone, of an operation for which Lookup::Prepare has been called.
-void Connection::Impl::GoOn(Operation& op, const WarmBlock& block, const LoneEnd& end) {
+void Connection::Impl::BecomeOperation(Operation& op, const WarmBlock& block, const LoneEnd& end) {
   op.lookup.ReadingWarm(*context_, block.slot, block.length);
-  ++reads_in_flight_;
-  ++stats_.reads;
-  ++stats_.doorbells;
-  if (end.error != 0) {
-    Lose(verbs::ErrnoStatus(end.error, "ibv_post_send", "a READ"));
-  } else if (end.count < 0) {
-    Lose(absl::InternalError("the completion queue has failed (overrun)"));
+  CountPosted(1, end.error);
+  if (end.count < 0) {
+    LoseQueue();
   } else if (end.count > 0) {
     TakeCompletion(end.completion);
   }
@@ -177,8 +188,8 @@ void Connection::Impl::GoOn(Operation& op, const WarmBlock& block, const LoneEnd
 
 // While these hold there is nothing to do but GETs: nothing waits to be sent, no look at the clock
 // is due, and no READ is in flight.
-[[gnu::always_inline]] inline bool Connection::Impl::OnlyGets() {
-  return up_ && reads_in_flight_ == 0 && !requests_.CanSend() && client::CheapTicks() < next_look_;
+[[gnu::always_inline]] inline bool Connection::Impl::NothingElseDue() const {
+  return up_ && reads_in_flight_ == 0 && !requests_.CanSend() && !LookDue();
 }
 
 // A call that waits needs no operation: it borrows the sink and the id of the one that it would be
@@ -189,7 +200,7 @@ void Connection::Impl::GoOn(Operation& op, const WarmBlock& block, const LoneEnd
                                                                int64_t timeout_ns,
                                                                absl::Status* status) {
   if (in_callback_ || !warm_reads_ || pool_.used() != 0 || key.empty() ||
-      key.size() > limits_.max_key_size || !OnlyGets()) [[unlikely]]
+      key.size() > limits_.max_key_size || !NothingElseDue()) [[unlikely]]
     return false;
   const KeyHash hash = KeyHash::Of(key, context_->hash_seed);
   const layout::Bucket* const home = Lookup::HomeOf(*context_, hash);
@@ -228,7 +239,7 @@ absl::Status Connection::Impl::GoOnWaiting(const WarmBlock& block, const LoneEnd
   op.timeout_ns = timeout_ns;
   op.key = key;
   op.lookup.Prepare(*context_, hash, key);
-  GoOn(op, block, end);
+  BecomeOperation(op, block, end);
   FinishSync(&call);
   if (version != nullptr) *version = call.version;
   return std::move(call.status);
@@ -420,9 +431,10 @@ void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
   stats_.bytes_read += step.length;
 }
 
-// Posts the READs that wait, and those of lookups that have not begun, as lists. Never more in
-// flight than negotiated: for so many the send queue has places of their own.
+// Posts the READs that wait, and those of lookups that have not begun, as lists. Never more
+// than the plan has: for so many the send queue has places of their own.
 void Connection::Impl::PostReads() {
+  assert(reads_in_flight_ <= endpoint_->read_depth());
   uint32_t count = kReadList;
   while (count == kReadList && up_) {
     const uint32_t room = std::min(kReadList, endpoint_->read_depth() - reads_in_flight_);
@@ -469,12 +481,7 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
   ibv_send_wr* bad = nullptr;
   const int error = verbs::PostSend(endpoint_->qp(), read_list_.data(), &bad);
   if (scattered_) GatherAgain();
-  reads_in_flight_ += count;
-  ++stats_.doorbells;
-  stats_.reads += count;
-  if (error != 0) {
-    Lose(verbs::ErrnoStatus(error, "ibv_post_send", absl::StrCat(count, " READs")));
-  }
+  CountPosted(count, error);
 }
 
 [[gnu::always_inline]] inline void Connection::Impl::Flush() {
@@ -484,6 +491,7 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
 }
 
 [[gnu::always_inline]] inline void Connection::Impl::OnReadCompletion(Operation& op) {
+  assert(reads_in_flight_ > 0);
   --reads_in_flight_;
   std::string_view value;
   uint64_t version;
@@ -514,7 +522,7 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
 void Connection::Impl::TakeCompletion(const ibv_wc& wc) { TakeCompletionInline(wc); }
 
 int Connection::Impl::PollOnce() {
-  if (client::CheapTicks() >= next_look_) Maintain(MonotonicNanos());
+  if (LookDue()) Maintain(MonotonicNanos());
   if (!up_) [[unlikely]] {
     Recover();
     return 0;
@@ -526,7 +534,7 @@ int Connection::Impl::PollOnce() {
     if (!TakeCompletionInline(completions[static_cast<size_t>(i)])) break;
   }
   if (count < 0) [[unlikely]]
-    Lose(absl::InternalError("the completion queue has failed (overrun)"));
+    LoseQueue();
   if (release_due_) [[unlikely]] {
     // A caller that has its value may not come back for long, and the server keeps the pin.
     release_due_ = false;
@@ -539,7 +547,7 @@ int Connection::Impl::PollOnce() {
 
 // One GET has been submitted and nothing else is in flight: false if it, too, is for PollOnce.
 [[gnu::always_inline]] inline bool Connection::Impl::PollLone() {
-  if (pool_.used() != 1 || starts_.size() != 1 || !OnlyGets()) return false;
+  if (pool_.used() != 1 || starts_.size() != 1 || !NothingElseDue()) return false;
   Operation& op = *starts_.At(0);
   WarmBlock block;
   if (op.kind != OperationKind::kGet ||
@@ -551,7 +559,7 @@ int Connection::Impl::PollOnce() {
   if (ReadAlone(op, block, op.lookup.key(), 1, &end, &got)) [[likely]] {
     HandOverWarm(op, got);
   } else {
-    GoOn(op, block, end);
+    BecomeOperation(op, block, end);
   }
   if (!up_) [[unlikely]]
     Recover();

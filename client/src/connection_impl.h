@@ -35,6 +35,7 @@
 #include "client/src/registrations.h"
 #include "client/src/request_queue.h"
 #include "client/src/shared_cache.h"
+#include "client/src/ticks.h"
 #include "client/src/waiter.h"
 #include "common/layout/item.h"
 #include "common/wire/messages.h"
@@ -163,8 +164,10 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   static constexpr size_t kKeyStride = 65 * 64;
   static_assert(kKeyStride >= layout::kMaxKeySize);
   // How often a GET that nothing else is under way with polls before it becomes an operation, where
-  // polling is wanted at all.
-  static constexpr uint32_t kPollsAtOnce = 32;
+  // polling is wanted at all. That is some ten microseconds, longer than an adapter needs; a look
+  // at the clock that falls due ends it sooner, when it is noticed after kPollsPerLook polls.
+  static constexpr uint32_t kPollsAtOnce = 1024;
+  static constexpr uint32_t kPollsPerLook = 16;
   // How often a GET, or a get-and-delete, is sent to the server, when what it names cannot be read
   // in time.
   static constexpr uint8_t kMaxAsks = 64;
@@ -226,10 +229,13 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
     int count;
     ibv_wc completion;
   };
-  bool OnlyGets();
+  // Whether it is time to look at the clock. As a difference: a counter of ticks that goes back (a
+  // machine that has moved to another host) makes it due at once.
+  bool LookDue() const { return client::CheapTicks() - last_look_ >= client::kTicksPerLook; }
+  bool NothingElseDue() const;
   bool ReadAlone(const Operation& op, const WarmBlock& block, std::string_view key, uint32_t polls,
                  LoneEnd* end, GetResult* got);
-  void GoOn(Operation& op, const WarmBlock& block, const LoneEnd& end);
+  void BecomeOperation(Operation& op, const WarmBlock& block, const LoneEnd& end);
   bool GetAtOnce(std::string_view key, std::string* value, uint64_t* version, int64_t timeout_ns,
                  absl::Status* status);
   absl::Status GoOnWaiting(const WarmBlock& block, const LoneEnd& end, layout::KeyHash hash,
@@ -348,6 +354,8 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   void FlushRequests();
   void PostReads();
   bool PollLone();
+  void CountPosted(uint32_t count, int error);
+  void LoseQueue();
   void PostReadList(uint32_t count);
   void FillRead(uint32_t i, Operation& op, const Lookup::Step& step);
   // Returns the number of completions that were taken.
@@ -463,7 +471,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   ibv_sge lone_sge_{};
   bool warm_reads_ = false;  // there is an index cache, and it may be used
 
-  uint64_t next_look_ = 0;    // CheapTicks at which to look at the clock
+  uint64_t last_look_ = 0;    // CheapTicks when the clock was looked at
   int64_t last_events_ = 0;   // when the connection manager was last asked
   int64_t last_scan_ = 0;     // when deadlines were last looked at
   bool late_before_ = false;  // the last look found one that had passed

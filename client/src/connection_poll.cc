@@ -1,5 +1,6 @@
 // Messages, waiting, deadlines, and the end of a connection.
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -157,7 +158,7 @@ void Connection::Impl::SleepUntil(int64_t deadline) {
 }
 
 void Connection::Impl::Maintain(int64_t now) {
-  next_look_ = client::CheapTicks() + client::kTicksPerLook;
+  last_look_ = client::CheapTicks();
   if (!dead_.ok()) return;
   if (up_ && now - last_events_ >= kEventInterval) {
     last_events_ = now;
@@ -229,6 +230,7 @@ void Connection::Impl::LookForServer(int64_t now) {
 }
 
 void Connection::Impl::OnLooked() {
+  assert(reads_in_flight_ > 0);
   --reads_in_flight_;
   uint64_t epoch;
   std::memcpy(&epoch, endpoint_->sink(release_slot())->block.data(), sizeof(epoch));

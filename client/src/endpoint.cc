@@ -174,7 +174,6 @@ absl::Status Endpoint::MakePlan(uint32_t operations) {
   VERBENA_ASSIGN_OR_RETURN(plan_, EndpointPlan::Make(*capabilities_, device_name_, operations));
   connect_options_.initiator_depth = static_cast<uint8_t>(plan_.reads);
   connect_options_ = verbs::LimitToDevice(connect_options_, capabilities_->limits());
-  read_depth_ = connect_options_.initiator_depth;
   return absl::OkStatus();
 }
 

@@ -122,8 +122,8 @@ class Endpoint {
   // Requests that may ever be unanswered at once, and receives that are posted.
   uint32_t max_requests() const { return plan_.requests; }
   uint32_t receives() const { return plan_.receives; }
-  // READs that may be in flight, as negotiated.
-  uint32_t read_depth() const { return read_depth_; }
+  // READs that may be posted and not completed.
+  uint32_t read_depth() const { return plan_.reads; }
   uint32_t inline_bytes() const { return inline_bytes_; }
   ibv_qp* qp() const { return qp_.get(); }
   ibv_cq* cq() const { return cq_.get(); }
@@ -218,7 +218,6 @@ class Endpoint {
   std::optional<verbs::Capabilities> capabilities_;
   EndpointPlan plan_;
   int sink_access_ = 0;
-  uint32_t read_depth_ = 0;
   uint32_t inline_bytes_ = 0;
   uint32_t send_buffers_ = 0;
 

@@ -252,11 +252,6 @@ absl::Status Endpoint::OnEstablished(const verbs::CmEvent& event) {
         absl::StrCat("the server at ", server_, " has layout version ", accept->layout,
                      ", this client reads version ", layout::kLayoutVersion)));
   }
-  // What the server lets this side have. Where it is not negotiated the event has another figure
-  // (0, or the server's own depth), and the device holds back what would be too much.
-  const uint32_t granted = event.param().initiator_depth;
-  if (granted != 0 && capabilities_->negotiates_read_depth())
-    read_depth_ = std::min(read_depth_, granted);
   return absl::OkStatus();
 }
 

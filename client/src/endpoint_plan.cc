@@ -38,9 +38,7 @@ absl::Status TooLittle(std::string_view device_name, const char* what, const cha
 absl::StatusOr<EndpointPlan> EndpointPlan::Make(const verbs::Capabilities& device,
                                                 std::string_view device_name, uint32_t operations) {
   const ibv_device_attr& limits = device.limits();
-  // A limit of 0 READs is what some drivers say that mean "not stated": one is tried.
-  const uint32_t most_reads = std::max(Count(limits.max_qp_init_rd_atom), 1u);
-  uint32_t reads = std::min({operations, kMostReads, most_reads});
+  uint32_t reads = std::min(operations, kMostReads);
   uint32_t requests = kMostRequests;
   while (!Fits(For(reads, requests), limits) && (reads > 1 || requests > 1)) {
     --(reads >= requests ? reads : requests);

@@ -17,8 +17,8 @@ using layout::DirectoryEntry;
 using layout::ItemState;
 using layout::Slot;
 
-std::array<LookupContext::WarmBlock, 256> LookupContext::WarmBlocksOf(const SliceShape& shape) {
-  std::array<WarmBlock, 256> blocks{};
+std::array<LookupContext::BlockBounds, 256> LookupContext::BlockBoundsOf(const SliceShape& shape) {
+  std::array<BlockBounds, 256> blocks{};
   const uint64_t heap = shape.heap_end - shape.heap_begin;
   for (uint32_t code = 0; code < blocks.size(); ++code) {
     const uint64_t length = layout::FirstReadSizeOrZero(code);

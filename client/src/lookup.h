@@ -50,7 +50,7 @@ struct LookupContext {
         hash_seed(shape.hash_seed),
         cache(shared->buckets),
         segments(shared->segments),
-        warm_blocks(WarmBlocksOf(shape)),
+        block_bounds(BlockBoundsOf(shape)),
         index(std::move(shared)) {}
   // With an index cache of its own.
   LookupContext(const SliceShape& slice, uint64_t cache_bytes)
@@ -63,16 +63,16 @@ struct LookupContext {
   // By size class, for blocks that are READ into a sink in one piece: `length` bytes, and the block
   // lies in the heap if it begins less than `span` bytes behind the heap's begin. A span of 0 for
   // other classes.
-  struct WarmBlock {
+  struct BlockBounds {
     uint64_t span = 0;
     uint64_t length = 0;
   };
-  const std::array<WarmBlock, 256> warm_blocks;
+  const std::array<BlockBounds, 256> block_bounds;
   LookupCounters counters;
   const std::shared_ptr<IndexCache> index;
 
  private:
-  static std::array<WarmBlock, 256> WarmBlocksOf(const SliceShape& shape);
+  static std::array<BlockBounds, 256> BlockBoundsOf(const SliceShape& shape);
 };
 
 // Where a lookup's READs land: registered memory, one for each lookup in flight. The size is not a

@@ -38,7 +38,7 @@ namespace verbena::client {
   // Others may have changed the slot meanwhile. It is judged as it is now, like any other.
   *slot = {LoadRelaxed(&home.slots[static_cast<size_t>(std::countr_zero(mask))].bits)};
   // As SliceShape::FirstRead judges it.
-  const LookupContext::WarmBlock& block = context.warm_blocks[slot->size_class()];
+  const LookupContext::BlockBounds& block = context.block_bounds[slot->size_class()];
   *length = block.length;
   return slot->offset() - context.shape.heap_begin < block.span;
 }

@@ -62,9 +62,6 @@ class Capabilities {
   // Lost packets are repeated by the device, as often and as soon as retry_count and the ack
   // timeout say. On iWARP they are TCP's business, which has its own timers.
   bool transport_retries() const { return !iwarp_; }
-  // Both ends negotiate how many READs may be outstanding, and the smaller value holds. On iWARP
-  // the accepting side's wish may be ignored; READs in excess wait in the reader's send queue.
-  bool negotiates_read_depth() const { return !iwarp_; }
   // A READ that the peer's device refuses completes with a status that says so. On iWARP the
   // connection ends, and the READ is flushed like the rest.
   bool refused_reads_have_a_status() const { return !iwarp_; }

@@ -224,6 +224,34 @@ class ItemTest : public testing::Test {
   uint64_t item_size_ = 0;
 };
 
+// The check is over the item's own key: that it is another one shows by its bytes alone.
+TEST_F(ItemTest, AnItemIsTakenForItsOwnKeyOnly) {
+  for (const size_t size : {1U, 2U, 7U, 8U, 9U, 15U, 16U, 17U, 24U, 31U, 32U, 33U, 64U, 65U}) {
+    const std::string key(size, 'k');
+    Build(key, "value");
+    // Exactly the bytes that are there, so that a sanitizer sees a step beyond.
+    const std::vector<uint8_t> block = block_;
+    std::string_view value;
+    uint64_t version = 0;
+    const auto taken = [&](const std::string& other, const auto& seed) {
+      const std::vector<char> exact(other.begin(), other.end());
+      return TakeItemOf(block.data(), block.size(), kOffset, {exact.data(), exact.size()}, seed,
+                        &value, &version);
+    };
+    ASSERT_TRUE(taken(key, kSeed)) << size;
+    EXPECT_EQ(value, "value");
+    EXPECT_EQ(version, 77U);
+    EXPECT_TRUE(taken(key, SeededXxh3(kSeed))) << size;
+    EXPECT_FALSE(taken(key + 'k', kSeed)) << size;
+    for (size_t at = 0; at < size; ++at) {
+      std::string other = key;
+      other[at] = 'x';
+      EXPECT_FALSE(taken(other, kSeed)) << size << " " << at;
+      EXPECT_FALSE(taken(other, SeededXxh3(kSeed))) << size << " " << at;
+    }
+  }
+}
+
 TEST_F(ItemTest, AValidItemIsAccepted) {
   EXPECT_EQ(Judge(), ItemState::kAccepted);
   EXPECT_EQ(item_size_, block_.size());

@@ -27,7 +27,6 @@ TEST(Capabilities, InfiniBandAndRoce) {
   EXPECT_TRUE(HasRnrTimer(IBV_TRANSPORT_IB));
   EXPECT_FALSE(device.client_must_send_first());
   EXPECT_TRUE(device.transport_retries());
-  EXPECT_TRUE(device.negotiates_read_depth());
   EXPECT_TRUE(device.gids());
   EXPECT_TRUE(device.shared_receive_queues());
   EXPECT_TRUE(device.atomics());
@@ -43,7 +42,6 @@ TEST(Capabilities, Iwarp) {
   EXPECT_FALSE(HasRnrTimer(IBV_TRANSPORT_IWARP));
   EXPECT_TRUE(device.client_must_send_first());
   EXPECT_FALSE(device.transport_retries());
-  EXPECT_FALSE(device.negotiates_read_depth());
   EXPECT_FALSE(device.gids());
 }
 
