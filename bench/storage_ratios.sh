@@ -14,7 +14,7 @@ medians with their limits:
 
 Exit status 1 if a limit is missed.
 
-  --rounds=N  of each benchmark, in random order (default 9)
+  --rounds=N  of each benchmark (default 9)
   --bin=DIR   folder of verbena-micro-bench (default build/release/bin)
 
 Needs perl.
@@ -34,7 +34,7 @@ for option in "$@"; do
 done
 
 "$bin/verbena-micro-bench" --benchmark_format=json --benchmark_repetitions="$rounds" \
-  --benchmark_enable_random_interleaving=true --benchmark_report_aggregates_only=true \
+  --benchmark_report_aggregates_only=true \
   --benchmark_filter='^BM_(StoragePut|CopyAndHash|StoragePutThreads/real_time/threads:[12])$' \
   >"$work/report.json" 2>"$work/report.log" || { cat "$work/report.log" >&2 && exit 2; }
 perl -MJSON::PP -e '
