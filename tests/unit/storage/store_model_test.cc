@@ -70,7 +70,9 @@ class ModelTest : public testing::TestWithParam<ModelCase> {
     options.ordered_index = GetParam().ordered;
     options.evict = GetParam().evict;
     options.expiry_tick_ns = kMillisecond;
-    return MakeStore((GetParam().roomy ? 128 : 6) * kMiB, options);
+    // Times to live take away so much that the same region would not always be too small.
+    const uint64_t tight = GetParam().times && GetParam().evict ? 4 : 6;
+    return MakeStore((GetParam().roomy ? 128 : tight) * kMiB, options);
   }
 
   uint64_t Below(uint64_t limit) { return random_() % limit; }
