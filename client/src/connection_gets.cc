@@ -181,6 +181,10 @@ void Connection::Impl::BecomeOperation(Operation& op, const WarmBlock& block, co
   CountPosted(1, end.error);
   if (end.count < 0) {
     LoseQueue();
+  } else if (end.count > 0 && end.completion.wr_id == op.read_id &&
+             end.completion.status == IBV_WC_SUCCESS) {
+    --reads_in_flight_;  // ReadAlone has judged it
+    ActOtherwise(op, op.lookup.OnRead(*context_));
   } else if (end.count > 0) {
     TakeCompletion(end.completion);
   }

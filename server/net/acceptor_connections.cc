@@ -175,7 +175,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Acceptor::MakeConnection(
   auto connection = std::make_unique<Connection>(plan.send_depth);
   connection->id = next_id_++;
   connection->peer = id.peer_address().ToString();
-  connection->session = hello.session;
+  connection->session_id = hello.session;
   connection->queues = &queues;
   connection->send_queue = *send_queue;
   connection->worker = workers_[static_cast<size_t>(queues.worker)];

@@ -138,7 +138,7 @@ struct Connection {
   // Constant once it is handed over.
   uint64_t id = 0;
   std::string peer;
-  uint64_t session = 0;
+  uint64_t session_id = 0;
   QueueSet* queues = nullptr;
   SendQueue* send_queue = nullptr;
   Worker* worker = nullptr;
@@ -162,7 +162,7 @@ struct Connection {
   bool greeted = false;
   uint64_t hello_sequence = 0;
   // Of the client's session, while this connection has it; nullptr if it keeps none (SessionTable).
-  Session* kept = nullptr;
+  Session* session = nullptr;
   uint32_t receive_size = wire::kMinMessage;  // of the client's buffers
   uint32_t spare_receives = 0;                // for messages that it has not asked for
   ReceiveLane own_receives{this};

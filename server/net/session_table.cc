@@ -35,7 +35,7 @@ std::string HostOf(const std::string& peer) {
 bool SessionTable::Enter(Connection& connection, uint32_t operations) {
   const std::lock_guard lock(mutex_);
   DropExpired(MonotonicNanos());
-  std::unique_ptr<Entry>& found = entries_[connection.session];
+  std::unique_ptr<Entry>& found = entries_[connection.session_id];
   const bool known = found != nullptr;
   if (!known) found = std::make_unique<Entry>();
   Entry& entry = *found;
@@ -70,13 +70,13 @@ void SessionTable::Give(Entry& entry, Connection& connection, uint32_t operation
   }
   entry.connection = &connection;
   entry.since = MonotonicNanos();
-  connection.kept = entry.session.get();
+  connection.session = entry.session.get();
 }
 
 void SessionTable::Leave(Connection& connection) {
   const std::lock_guard lock(mutex_);
-  connection.kept = nullptr;
-  const auto found = entries_.find(connection.session);
+  connection.session = nullptr;
+  const auto found = entries_.find(connection.session_id);
   if (found == entries_.end()) return;
   Entry& entry = *found->second;
   if (entry.waiting == &connection) {
@@ -92,7 +92,7 @@ void SessionTable::Leave(Connection& connection) {
   }
   const int64_t now = MonotonicNanos();
   entry.since = now;
-  Put(connection.session, entry, connection);
+  Put(connection.session_id, entry, connection);
   DropExpired(now);
 }
 

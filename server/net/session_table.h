@@ -67,9 +67,9 @@ class SessionTable {
   SessionTable(const SessionTable&) = delete;
   SessionTable& operator=(const SessionTable&) = delete;
 
-  // Gives the connection its session (Connection::session), made anew if it is not known, and sets
-  // Connection::kept; true. False if it has to wait for another connection to end: kSessionReady
-  // tells. `operations` as in Hello; a session that is new gets fewer (down to
+  // Gives the connection its session (Connection::session_id), made anew if it is not known, and
+  // sets Connection::session; true. False if it has to wait for another connection to end:
+  // kSessionReady tells. `operations` as in Hello; a session that is new gets fewer (down to
   // wire::kMinSessionOperations) when sessions take more memory than they should. By the
   // connection's worker.
   bool Enter(Connection& connection, uint32_t operations);

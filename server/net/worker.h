@@ -115,6 +115,7 @@ class Worker {
   void OnRequest(Connection& connection, Arrived arrived);
   void OnSend(QueueSet& queues, const ibv_wc& completion);
   bool HasRoom(const Connection& connection) const;
+  Step CloseMalformed(Connection& connection, absl::string_view what);
   void StartRequest(Connection& connection, Arrived arrived);
   void ContinueRequest(Connection& connection);
   void FinishRequest(Connection& connection);
@@ -157,7 +158,6 @@ class Worker {
   static size_t RepeatedBytes(const Session& session, const wire::OperationHeader& operation);
   std::optional<Step> AnswerRepeated(Connection& connection,
                                      const wire::OperationHeader& operation);
-  Step CloseMalformed(Connection& connection, absl::string_view what);
   static void KeepChange(Connection& connection, const wire::OperationHeader& operation,
                          const Change& change);
 

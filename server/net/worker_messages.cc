@@ -74,6 +74,12 @@ bool Worker::HasRoom(const Connection& connection) const {
   return connection.ledger.free() > 1 && !connection.queues->responses.empty();
 }
 
+Worker::Step Worker::CloseMalformed(Connection& connection, absl::string_view what) {
+  counters_.malformed.Add();
+  Close(connection, CloseReason::kMalformed, absl::StrCat("malformed request: ", what));
+  return Step::kClosed;
+}
+
 // Opens a request and works on it as far as possible. Only if HasRoom.
 void Worker::StartRequest(Connection& connection, Arrived arrived) {
   QueueSet& queues = *connection.queues;
@@ -84,9 +90,7 @@ void Worker::StartRequest(Connection& connection, Arrived arrived) {
   absl::StatusOr<wire::RequestReader> reader =
       wire::RequestReader::Open(queues.receives->Message(arrived.receive, arrived.size));
   if (!reader.ok()) {
-    counters_.malformed.Add();
-    Close(connection, CloseReason::kMalformed,
-          absl::StrCat("malformed request: ", reader.status().message()));
+    CloseMalformed(connection, reader.status().message());
     return;
   }
   request.reader = *reader;
@@ -94,22 +98,18 @@ void Worker::StartRequest(Connection& connection, Arrived arrived) {
   const size_t limit = std::min(connection.receive_size, kMaxMessage);
   const size_t least = sizeof(wire::ResponseHeader) + request.left * sizeof(wire::ResultHeader);
   if (least > limit) {
-    counters_.malformed.Add();
-    Close(connection, CloseReason::kMalformed,
-          absl::StrCat("malformed request: the answer to ", request.left,
-                       " operations takes at least ", least, " bytes, and the client receives ",
-                       limit));
+    CloseMalformed(connection,
+                   absl::StrCat("the answer to ", request.left, " operations takes at least ",
+                                least, " bytes, and the client receives ", limit));
     return;
   }
   request.writer.emplace(queues.responses.Buffer(request.buffer).first(limit));
   request.reserved = 0;
   request.owed = 0;
   request.last_sequence = 0;
-  if (connection.kept != nullptr) {
+  if (connection.session != nullptr) {
     if (const absl::Status opened = OpenInSession(connection); !opened.ok()) {
-      counters_.malformed.Add();
-      Close(connection, CloseReason::kMalformed,
-            absl::StrCat("malformed request: ", opened.message()));
+      CloseMalformed(connection, opened.message());
       return;
     }
   }
@@ -121,9 +121,7 @@ void Worker::ContinueRequest(Connection& connection) {
   while (true) {
     absl::StatusOr<std::optional<wire::Operation>> operation = request.reader.Next();
     if (!operation.ok()) {
-      counters_.malformed.Add();
-      Close(connection, CloseReason::kMalformed,
-            absl::StrCat("malformed request: ", operation.status().message()));
+      CloseMalformed(connection, operation.status().message());
       return;
     }
     if (!operation->has_value()) break;

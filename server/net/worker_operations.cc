@@ -34,7 +34,7 @@ size_t Worker::RoomForValue(const Connection& connection, size_t reserve_each) c
 }
 
 void Worker::OweRest(Connection& connection, size_t size) const {
-  if (connection.kept == nullptr) return;
+  if (connection.session == nullptr) return;
   const size_t taken = connection.request.writer->size() - size;
   if (taken < kReservedResult) connection.request.owed += kReservedResult - taken;
 }
@@ -72,8 +72,8 @@ Worker::Step Worker::RunOperation(Connection& connection, const Operation& opera
     return CloseMalformed(connection,
                           connection.greeted ? "a second hello" : "the first one is no hello");
   }
-  if (connection.kept != nullptr) {
-    const absl::Status usable = connection.kept->Check(operation.header.sequence);
+  if (connection.session != nullptr) {
+    const absl::Status usable = connection.session->Check(operation.header.sequence);
     if (!usable.ok()) return CloseMalformed(connection, usable.message());
     uint64_t& last = connection.request.last_sequence;
     if (operation.header.sequence <= last) {
@@ -228,7 +228,7 @@ void Worker::RunAdd(Connection& connection, const Operation& operation) {
 // Like RunGet. The operations behind it in the request are left room for their own answers, and
 // those ahead of it what they need if it is repeated with them.
 void Worker::RunTake(Connection& connection, const Operation& operation) {
-  Session* const session = connection.kept;
+  Session* const session = connection.session;
   size_t room = RoomForValue(connection, kReservedResult);
   // What is deleted must be there for the client if this answer does not reach it.
   if (session != nullptr) {

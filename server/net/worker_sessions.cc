@@ -64,9 +64,9 @@ void Worker::Welcome(Connection& connection) {
   welcome.window = static_cast<uint16_t>(connection.credits.window());
   welcome.layout = slice_.layout_version;
   welcome.features = slice_.features;
-  if (connection.kept != nullptr) {
-    welcome.operations = connection.kept->operations();
-    welcome.incarnation = connection.kept->incarnation();
+  if (connection.session != nullptr) {
+    welcome.operations = connection.session->operations();
+    welcome.incarnation = connection.session->incarnation();
   }
   wire::OperationHeader hello{};
   hello.code = static_cast<uint8_t>(OpCode::kHello);
@@ -89,7 +89,7 @@ size_t Worker::RepeatedBytes(const Session& session, const wire::OperationHeader
 // answer must be left to answers that are kept. Numbers ascend within a request (RunOperation), so
 // what is repeated has been made before the request was opened.
 absl::Status Worker::OpenInSession(Connection& connection) {
-  Session& session = *connection.kept;
+  Session& session = *connection.session;
   ActiveRequest& request = connection.request;
   session.Acknowledge(request.reader.header().acked);
   if (!session.may_repeat()) return absl::OkStatus();
@@ -106,8 +106,8 @@ absl::Status Worker::OpenInSession(Connection& connection) {
 // its requests as they were: there was room the first time, and what is ahead leaves it.
 std::optional<Worker::Step> Worker::AnswerRepeated(Connection& connection,
                                                    const wire::OperationHeader& operation) {
-  if (connection.kept == nullptr) return std::nullopt;
-  const KeptAnswer* const kept = connection.kept->Find(operation.sequence);
+  if (connection.session == nullptr) return std::nullopt;
+  const KeptAnswer* const kept = connection.session->Find(operation.sequence);
   if (kept == nullptr) return std::nullopt;
   if (static_cast<uint8_t>(kept->code) != operation.code) {
     AddResult(connection, operation, ResultCode::kInvalid,
@@ -118,7 +118,7 @@ std::optional<Worker::Step> Worker::AnswerRepeated(Connection& connection,
   counters_.repeated.Add();
   // Nothing has been reserved on the connection on which the change was made.
   ActiveRequest& request = connection.request;
-  request.reserved -= std::min(request.reserved, RepeatedBytes(*connection.kept, operation));
+  request.reserved -= std::min(request.reserved, RepeatedBytes(*connection.session, operation));
   wire::ResultHeader header{};
   header.sequence = operation.sequence;
   header.version = kept->version;
@@ -126,7 +126,7 @@ std::optional<Worker::Step> Worker::AnswerRepeated(Connection& connection,
   std::string number;
   std::string_view value;
   if (kept->has_value) {
-    value = connection.kept->ValueOf(operation.sequence);
+    value = connection.session->ValueOf(operation.sequence);
   } else if (kept->code == OpCode::kAdd) {
     number = absl::StrCat(kept->number);
     value = number;
@@ -139,20 +139,14 @@ std::optional<Worker::Step> Worker::AnswerRepeated(Connection& connection,
   return Step::kDone;
 }
 
-Worker::Step Worker::CloseMalformed(Connection& connection, absl::string_view what) {
-  counters_.malformed.Add();
-  Close(connection, CloseReason::kMalformed, absl::StrCat("malformed request: ", what));
-  return Step::kClosed;
-}
-
 void Worker::KeepChange(Connection& connection, const wire::OperationHeader& operation,
                         const Change& change) {
-  if (connection.kept == nullptr || change.code != ResultCode::kOk) return;
-  connection.kept->Keep({.sequence = operation.sequence,
-                         .version = change.version,
-                         .number = change.number,
-                         .code = static_cast<OpCode>(operation.code),
-                         .existed = change.existed});
+  if (connection.session == nullptr || change.code != ResultCode::kOk) return;
+  connection.session->Keep({.sequence = operation.sequence,
+                            .version = change.version,
+                            .number = change.number,
+                            .code = static_cast<OpCode>(operation.code),
+                            .existed = change.existed});
 }
 
 }  // namespace verbena::net

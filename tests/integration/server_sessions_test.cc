@@ -281,6 +281,22 @@ TEST_F(Sessions, NoMoreValuesAreTakenThanCanBeKept) {
   EXPECT_TRUE(Take(*client, "key").value == value);
 }
 
+// A request with the numbers from `first` on: gets "got", then gets and deletes "taken".
+std::vector<uint8_t> GetThenTake(uint64_t first) {
+  alignas(8) std::array<uint8_t, 512> buffer;
+  wire::RequestWriter writer(buffer);
+  wire::OperationHeader header{};
+  header.sequence = first;
+  header.code = static_cast<uint8_t>(OpCode::kGet);
+  EXPECT_TRUE(writer.Add(header, "got", {}));
+  header.sequence = first + 1;
+  header.code = static_cast<uint8_t>(OpCode::kDelete);
+  header.flags = wire::kOpReturnValue;
+  EXPECT_TRUE(writer.Add(header, "taken", {}));
+  writer.Finish(0, 0);
+  return {buffer.data(), buffer.data() + writer.size()};
+}
+
 // In one request with a value that has been taken before, a GET leaves that value its room in the
 // answer, although the value got has grown meanwhile.
 TEST_F(Sessions, WhatIsAheadLeavesRoomForWhatWasTaken) {
@@ -291,19 +307,9 @@ TEST_F(Sessions, WhatIsAheadLeavesRoomForWhatWasTaken) {
   const std::string grown(8'000, 'g');
   ASSERT_TRUE(client->PutByReference("taken", taken).ok());                        // 1
   ASSERT_EQ(Call(*client, OpCode::kPut, "got", "small").code(), ResultCode::kOk);  // 2
-  alignas(8) std::array<uint8_t, 512> buffer;
-  wire::RequestWriter writer(buffer);
-  wire::OperationHeader header{};
-  header.sequence = 3;
-  header.code = static_cast<uint8_t>(OpCode::kGet);
-  ASSERT_TRUE(writer.Add(header, "got", {}));
-  header.sequence = 4;
-  header.code = static_cast<uint8_t>(OpCode::kDelete);
-  header.flags = wire::kOpReturnValue;
-  ASSERT_TRUE(writer.Add(header, "taken", {}));
-  writer.Finish(0, 0);
+  const std::vector<uint8_t> request = GetThenTake(3);
   const auto ask = [&](RawClient& on) {
-    EXPECT_TRUE(on.Send({buffer.data(), writer.size()}).ok());
+    EXPECT_TRUE(on.Send(request).ok());
     auto response = on.Receive();
     EXPECT_TRUE(response.ok() && response->results.size() == 2) << response.status();
     return response.ok() ? *std::move(response) : RawResponse{{}, std::vector<RawResult>(2)};
@@ -340,18 +346,8 @@ TEST_F(Sessions, WhatIsTakenLeavesRoomForWhatIsAhead) {
     const uint64_t session = 2000 + less;
     auto client = Connect(session);
     ASSERT_NE(client, nullptr);
-    alignas(8) std::array<uint8_t, 512> buffer;
-    wire::RequestWriter writer(buffer);
-    wire::OperationHeader header{};
-    header.sequence = 1;
-    header.code = static_cast<uint8_t>(OpCode::kGet);
-    ASSERT_TRUE(writer.Add(header, "got", {}));
-    header.sequence = 2;
-    header.code = static_cast<uint8_t>(OpCode::kDelete);
-    header.flags = wire::kOpReturnValue;
-    ASSERT_TRUE(writer.Add(header, "taken", {}));
-    writer.Finish(0, 0);
-    ASSERT_TRUE(client->Send({buffer.data(), writer.size()}).ok());
+    const std::vector<uint8_t> request = GetThenTake(1);
+    ASSERT_TRUE(client->Send(request).ok());
     auto response = client->Receive();
     ASSERT_TRUE(response.ok() && response->results.size() == 2) << response.status();
     EXPECT_EQ(response->results[0].code(), ResultCode::kNotFound);
@@ -364,7 +360,7 @@ TEST_F(Sessions, WhatIsTakenLeavesRoomForWhatIsAhead) {
     ASSERT_TRUE(other->PutByReference("got", large).ok());
     client = Connect(session);
     ASSERT_NE(client, nullptr);
-    ASSERT_TRUE(client->Send({buffer.data(), writer.size()}).ok());
+    ASSERT_TRUE(client->Send(request).ok());
     response = client->Receive();
     ASSERT_TRUE(response.ok() && response->results.size() == 2) << response.status();
     EXPECT_EQ(response->results[0].code(), ResultCode::kLocated);

@@ -21,24 +21,24 @@ class SessionTableTest : public ::testing::Test {
   // Says hello.
   std::unique_ptr<Connection> Enter(uint64_t session, const std::string& address = "10.0.0.1") {
     auto connection = std::make_unique<Connection>(/*send_depth=*/1);
-    connection->session = session;
+    connection->session_id = session;
     connection->peer = absl::StrCat(address, ":", 1000 + session);
     EXPECT_TRUE(table_->Enter(*connection, kOperations));
-    EXPECT_NE(connection->kept, nullptr);
+    EXPECT_NE(connection->session, nullptr);
     return connection;
   }
   // A session that comes and goes, and leaves a value of `bytes`; its incarnation.
   uint32_t Pass(uint64_t session, size_t bytes, const std::string& address = "10.0.0.1") {
     const auto connection = Enter(session, address);
-    const uint32_t incarnation = connection->kept->incarnation();
-    if (bytes != 0) connection->kept->KeepValue(1, std::string(bytes, 'v'));
+    const uint32_t incarnation = connection->session->incarnation();
+    if (bytes != 0) connection->session->KeepValue(1, std::string(bytes, 'v'));
     table_->Leave(*connection);
     return incarnation;
   }
   // The incarnation that it has now.
   uint32_t Incarnation(uint64_t session) {
     const auto connection = Enter(session);
-    const uint32_t incarnation = connection->kept->incarnation();
+    const uint32_t incarnation = connection->session->incarnation();
     table_->Leave(*connection);
     return incarnation;
   }
@@ -62,12 +62,12 @@ TEST_F(SessionTableTest, ValuesAreCounted) {
   const auto connection = Enter(1);
   const uint64_t bare = table_->Counts().bytes;
   EXPECT_GE(bare, kRing);
-  connection->kept->KeepValue(1, std::string(100'000, 'v'));
+  connection->session->KeepValue(1, std::string(100'000, 'v'));
   table_->Leave(*connection);
   EXPECT_EQ(table_->Counts().bytes, bare + 100'000);
   const auto next = Enter(1);
   EXPECT_EQ(table_->Counts().bytes, bare);
-  next->kept->Acknowledge(1);
+  next->session->Acknowledge(1);
   table_->Leave(*next);
   EXPECT_EQ(table_->Counts().bytes, bare);
 }
