@@ -161,6 +161,12 @@ else
   say "no test case was skipped"
 fi
 grep -h '^lab.sh: skipped: ' "${tests[@]}" | sort | uniq -c || true
+# What failed inside the programs: the lab's outputs are long, and others may show only the last lines.
+if [ $status -ne 0 ]; then
+  say "what failed inside the test programs:"
+  { grep -hE -A 6 ': Failure$|ERROR: .*Sanitizer|WARNING: ThreadSanitizer' "${tests[@]}" | head -n 80; } || true
+  grep -hE '^\[  FAILED  \] .*[^:]$| s  status [1-9]' "${tests[@]}" | sort -u || true
+fi
 for run in "${runs[@]}"; do
   sed -n '/tests passed, .* tests failed out of/,$p' "build/ctest-$run.log"
 done
