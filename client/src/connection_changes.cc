@@ -233,12 +233,41 @@ absl::Status Connection::Impl::Ping() {
   return absl::OkStatus();
 }
 
+// The server has the rest of a text that does not fit a message, until the connection is lost: then
+// it is asked for from the beginning.
 absl::StatusOr<std::string> Connection::Impl::Info() {
-  std::string text;
-  SyncCall call;
-  call.value = &text;
-  VERBENA_RETURN_IF_ERROR(Request(OperationKind::kInfo, wire::OpCode::kInfo, {}, {}, &call));
-  return text;
+  constexpr int kAttempts = 3;
+  constexpr uint64_t kMost = uint64_t{1} << 20;
+  absl::Status status;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::string text;
+    uint64_t left = 0;
+    do {
+      std::string part;
+      SyncCall call;
+      call.value = &part;
+      status = RequestInfo(text.size(), &call);
+      if (!status.ok()) break;
+      if (part.empty() || call.left > kMost - std::min<uint64_t>(kMost, text.size())) {
+        return absl::InternalError("the server's answer about itself has no end");
+      }
+      text += part;
+      left = call.left;
+    } while (left != 0);
+    if (status.ok()) return text;
+    if (!absl::IsNotFound(status)) break;
+  }
+  return status;
+}
+
+absl::Status Connection::Impl::RequestInfo(uint64_t begin, SyncCall* call) {
+  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kInfo, call));
+  wire::OperationHeader header{};
+  header.code = static_cast<uint8_t>(wire::OpCode::kInfo);
+  header.argument = begin;
+  requests_.Add(op->slot, header, {}, {});
+  FinishSync(call);
+  return std::move(call->status);
 }
 
 // Gets the operation memory for its large value, now or when some is released.
@@ -344,6 +373,7 @@ void Connection::Impl::OnResult(Operation& op, const wire::Result& result) {
       OnTakeResult(op, result);
       return;
     default:
+      op.sync->left = result.header.argument;
       FinishCall(op, ResultError(result), result.value);
       return;
   }

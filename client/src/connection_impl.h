@@ -260,6 +260,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
                                              std::string_view key, std::string_view value,
                                              const Timeout& timeout, uint64_t* present);
   static absl::StatusOr<ChangeResult> Outcome(SyncCall& call, uint64_t* present);
+  absl::Status RequestInfo(uint64_t begin, client::SyncCall* call);
   absl::Status Request(OperationKind kind, wire::OpCode code, std::string_view key,
                        std::string_view value, SyncCall* call);
   // Waits for a free place; an error if the connection is dead, or in a callback.

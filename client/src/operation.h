@@ -46,6 +46,7 @@ struct SyncCall {
   uint64_t version = 0;  // of a GET
   ChangeResult change;
   std::string* value = nullptr;  // where the value goes; may be null
+  uint64_t left = 0;             // of info: bytes behind those that were answered
 };
 
 // How far a get-and-delete has come. Nearly always the server answers the first request with the

@@ -106,6 +106,7 @@ bool UsesArgument(const OperationHeader& header) {
     case OpCode::kExpire:
     case OpCode::kScan:
     case OpCode::kRelease:
+    case OpCode::kInfo:
       return true;
     case OpCode::kPut:
       return (header.flags & kOpExpires) != 0;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -36,9 +37,12 @@ Json HeapJson(const storage::StoreStats& stats) {
   Json classes = Json::array();
   for (uint32_t i = 0; i < layout::kSizeClasses; ++i) {
     if (stats.class_bytes[i] == 0) continue;
+    const uint64_t used = stats.class_blocks[i] * layout::BlockSize(i);
     classes.push_back({{"block_size", layout::BlockSize(i)},
+                       {"items", stats.class_blocks[i]},
                        {"bytes", stats.class_bytes[i]},
-                       {"used_bytes", stats.class_used_bytes[i]}});
+                       {"used_bytes", used},
+                       {"free_bytes", stats.class_bytes[i] - std::min(stats.class_bytes[i], used)}});
   }
   return {{"page_size", layout::kPageSize},           {"pages", stats.heap_pages},
           {"free_pages", stats.free_pages},           {"segment_pages", stats.segment_pages},

@@ -137,6 +137,7 @@ class Worker {
   void RunTake(Connection& connection, const wire::Operation& operation);
   void RunTtl(Connection& connection, const wire::Operation& operation);
   void RunScan(Connection& connection, const wire::Operation& operation);
+  void RunInfo(Connection& connection, const wire::OperationHeader& operation);
   void AddChange(Connection& connection, const wire::OperationHeader& operation,
                  const Change& change);
   void AddFound(Connection& connection, const wire::OperationHeader& operation, const Lookup& found,

@@ -118,16 +118,9 @@ Worker::Step Worker::RunOperation(Connection& connection, const Operation& opera
     case OpCode::kRelease:
       RunRelease(connection, operation.header);
       return Step::kDone;
-    case OpCode::kInfo: {
-      const std::string info = handler_.Info();
-      if (info.size() > RoomForValue(connection, kBareResult)) {
-        AddResult(connection, operation.header, ResultCode::kTooLarge,
-                  absl::StrCat("the answer has ", info.size(), " bytes"));
-      } else {
-        AddResult(connection, operation.header, ResultCode::kOk, info);
-      }
+    case OpCode::kInfo:
+      RunInfo(connection, operation.header);
       return Step::kDone;
-    }
   }
   return Step::kDone;  // the reader lets no other code through
 }
@@ -270,6 +263,24 @@ void Worker::RunScan(Connection& connection, const Operation& operation) {
   Lookup found;
   found.value_len = page.bytes;
   AddFound(connection, operation.header, found, page.more ? 1 : 0);
+}
+
+// As much as fits. What is left is kept, so that all parts are of one moment.
+void Worker::RunInfo(Connection& connection, const wire::OperationHeader& operation) {
+  std::string& info = connection.info;
+  const uint64_t begin = operation.argument;
+  if (begin == 0) info = handler_.Info();
+  const size_t room = RoomForValue(connection, kBareResult);
+  if (begin >= info.size()) {
+    AddResult(connection, operation, ResultCode::kNotFound, {});
+  } else if (room == 0) {
+    AddResult(connection, operation, ResultCode::kTooLarge, "too many in one request");
+  } else {
+    const std::string_view part = std::string_view(info).substr(begin, room);
+    const uint64_t left = info.size() - begin - part.size();
+    AddResult(connection, operation, ResultCode::kOk, part, /*version=*/0, left);
+    if (left == 0) info = {};
+  }
 }
 
 }  // namespace verbena::net

@@ -203,6 +203,19 @@ uint64_t Allocator::UsedBytes() const {
   return sum;
 }
 
+std::array<uint64_t, layout::kSizeClasses> Allocator::BlocksInUse() const {
+  std::array<uint64_t, layout::kSizeClasses> blocks = heap_.Usage().class_blocks;
+  for (int worker = 0; worker < workers_; ++worker) {
+    Cache& cache = caches_[static_cast<size_t>(worker)];
+    const std::lock_guard lock(cache.lock);
+    for (uint32_t size_class = 0; size_class < kCachedClasses; ++size_class) {
+      blocks[size_class] -=
+          std::min<uint64_t>(blocks[size_class], cache.magazines[size_class].count);
+    }
+  }
+  return blocks;
+}
+
 absl::Status Allocator::Validate() const {
   VERBENA_RETURN_IF_ERROR(heap_.Validate());
   const HeapUsage usage = heap_.Usage();

@@ -6,6 +6,7 @@
 // another.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -66,6 +67,8 @@ class Allocator {
   // Bytes of blocks in use, with their rounding: neither free nor in a worker's cache.
   uint64_t UsedBytes() const;
   HeapUsage Usage() const { return heap_.Usage(); }
+  // Blocks in use of each size class. Off by what other threads do meanwhile.
+  std::array<uint64_t, layout::kSizeClasses> BlocksInUse() const;
 
   // Checks all bookkeeping, caches included; nothing may run meanwhile. For tests.
   absl::Status Validate() const;

@@ -492,9 +492,7 @@ StoreStats Store::Stats() const {
   stats.index_bytes = layout::kRegionHeaderSize + region_.directory().size_bytes() +
                       index.segments * layout::kSegmentSize;
   stats.left_over_bytes = heap.left_over_bytes;
-  for (uint32_t i = 0; i < layout::kSizeClasses; ++i) {
-    stats.class_used_bytes[i] = heap.class_blocks[i] * layout::BlockSize(i);
-  }
+  stats.class_blocks = allocator_->BlocksInUse();
   stats.compaction = compactor_->counters();
   stats.block_bytes = allocator_->UsedBytes();
   stats.used_bytes = stats.index_bytes + stats.block_bytes;

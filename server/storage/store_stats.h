@@ -40,8 +40,9 @@ struct StoreStats {
   uint64_t run_pages = 0;
   // Bytes given to each size class: whole pages and what was left over elsewhere.
   std::array<uint64_t, layout::kSizeClasses> class_bytes{};
-  // Of these, bytes of blocks that items, prepared changes and workers' caches have.
-  std::array<uint64_t, layout::kSizeClasses> class_used_bytes{};
+  // Blocks in use of each size class: of items, of values that are being written, and of those that
+  // are kept for their readers.
+  std::array<uint64_t, layout::kSizeClasses> class_blocks{};
   uint64_t left_over_bytes = 0;  // in pages that are not free, for slabs of any class
   CompactionCounters compaction;
 

@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "common/layout/item.h"
+#include "common/layout/size_class.h"
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/patient_options.h"
 #include "tests/integration/process.h"
@@ -79,6 +82,24 @@ TEST_F(ClientTest, SaysWhatItIsConnectedTo) {
   const auto info = client->Info();
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->front(), '{');
+}
+
+// The description of a server with items of every size does not fit one message.
+TEST_F(ClientTest, InfoOfItemsOfEverySize) {
+  auto client = Connect();
+  ASSERT_NE(client, nullptr);
+  for (uint32_t i = 0; i < layout::kSizeClasses; ++i) {
+    const std::string key = Key(static_cast<int>(i));
+    const uint64_t bytes = layout::BlockSize(i);
+    const std::string value(bytes - std::min(bytes, layout::ItemSize(key.size(), 0)), 'v');
+    ASSERT_TRUE(client->Put(key, value).ok()) << i;
+  }
+  const auto text = client->Info();
+  ASSERT_TRUE(text.ok()) << text.status();
+  const auto info = nlohmann::json::parse(*text, nullptr, false);
+  ASSERT_TRUE(info.is_object()) << *text;
+  EXPECT_GE(info["items"], layout::kSizeClasses);
+  EXPECT_GE(info["heap"]["classes"].size(), layout::kSizeClasses * 9 / 10);
 }
 
 TEST_F(ClientTest, AutoTakesTheFabricOfTheAddress) {

@@ -289,6 +289,12 @@ TEST(ServerInfo, HasItsMembers) {
   EXPECT_EQ(
       info["memory"]["free_bytes"].get<uint64_t>() + info["memory"]["used_bytes"].get<uint64_t>(),
       uint64_t{64} << 20);
+  const auto& classes = info["heap"]["classes"];
+  ASSERT_EQ(classes.size(), 1) << classes;
+  EXPECT_EQ(classes[0]["items"], 1);
+  EXPECT_EQ(classes[0]["used_bytes"], classes[0]["block_size"]);
+  EXPECT_EQ(classes[0]["bytes"].get<uint64_t>(),
+            classes[0]["used_bytes"].get<uint64_t>() + classes[0]["free_bytes"].get<uint64_t>());
   EXPECT_EQ(info["connections"], 1);
   EXPECT_EQ(info["fabric"], FabricName());
   EXPECT_EQ(info["link_layer"], LinkLayer());
@@ -303,6 +309,41 @@ TEST(ServerInfo, HasItsMembers) {
   for (const char* name : {"version", "device", "port", "link_layer", "gid", "mtu", "epoch",
                            "uptime_seconds", "workers"}) {
     EXPECT_TRUE(info.contains(name)) << name;
+  }
+}
+
+// What does not fit the client's messages comes in parts, all of one moment.
+TEST(ServerInfo, InParts) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  RawClientOptions options;
+  options.receive_size = wire::kMinMessage;
+  auto client = RawClient::ConnectAndGreet(Fabric(), (*server)->address(), options);
+  ASSERT_TRUE(client.ok()) << client.status().ToString();
+  std::string text;
+  int parts = 0;
+  uint64_t left = 0;
+  do {
+    const auto part = (*client)->CallWith({.argument = text.size()}, OpCode::kInfo, {});
+    ASSERT_TRUE(part.ok()) << part.status().ToString();
+    ASSERT_EQ(part->code(), ResultCode::kOk);
+    ASSERT_FALSE(part->value.empty());
+    if (parts++ > 0) {
+      EXPECT_EQ(part->header.argument + part->value.size(), left);
+    }
+    left = part->header.argument;
+    text += part->value;
+    // Between the parts the server changes.
+    ASSERT_EQ((*client)->Call(OpCode::kPut, absl::StrCat(parts), "v")->code(), ResultCode::kOk);
+  } while (left > 0);
+  EXPECT_GE(parts, 3);
+  const auto info = nlohmann::json::parse(text, nullptr, false);
+  ASSERT_TRUE(info.is_object()) << text;
+  EXPECT_EQ(info["items"], 0);
+  for (const uint64_t begin : {text.size(), uint64_t{1}, UINT64_MAX}) {
+    const auto none = (*client)->CallWith({.argument = begin}, OpCode::kInfo, {});
+    ASSERT_TRUE(none.ok()) << none.status().ToString();
+    EXPECT_EQ(none->code(), ResultCode::kNotFound) << begin;
   }
 }
 

@@ -71,8 +71,8 @@ filter() {
   fi
   case $1:$2 in
     lossy:client_integration_test)
-      printf -- '-*.ValuesOfAllSizes:*.WithoutOneSidedReads:*.ManyKeys*:Eviction.*'
-      printf -- ':*.Append:*.GetAndDeleteOfAllSizes:*.GivesKeysAndValuesInOrder'
+      printf -- '-*OfAllSizes:*OfEverySize:*.WithoutOneSidedReads:*.ManyKeys*:Eviction.*'
+      printf -- ':*.Append:*.GivesKeysAndValuesInOrder'
       printf -- ':ClientAsync*:ClientBuffers*:ClientBatches*:%s' "$ABOVE_THE_FABRIC"
       ;;
     lossy:client_faults_test) printf '*UnderReadsOnly:*UnderAWait:*Frozen*:*InOrder' ;;

@@ -86,6 +86,7 @@ TEST(AllocatorTest, FillsAndEmptiesTheHeapInEveryClass) {
     // Slabs are smaller than a page at first, and each may waste something.
     EXPECT_GE(blocks.size() * 100, layout::kPageSize / size * region.heap_pages() * 97) << size;
     EXPECT_EQ(allocator.UsedBytes(), blocks.size() * size);
+    EXPECT_EQ(allocator.BlocksInUse()[size_class], blocks.size());
     EXPECT_EQ(allocator.Usage().free_pages, 0u);
     ASSERT_TRUE(allocator.Validate().ok()) << allocator.Validate();
     const absl::Status error = allocator.OutOfMemory("an item", 12345);
@@ -96,6 +97,7 @@ TEST(AllocatorTest, FillsAndEmptiesTheHeapInEveryClass) {
         << error;
     for (const Block block : blocks) allocator.Free(0, block);
     EXPECT_EQ(allocator.UsedBytes(), 0u);
+    EXPECT_EQ(allocator.BlocksInUse()[size_class], 0u);
     allocator.FlushCaches();
     EXPECT_EQ(allocator.Usage().free_pages, region.heap_pages());
     ASSERT_TRUE(allocator.Validate().ok()) << allocator.Validate();
