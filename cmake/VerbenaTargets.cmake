@@ -60,15 +60,19 @@ function(verbena_program name)
 endfunction()
 
 # verbena_test(NAME LABEL unit|integration|conformance|lab|model|fuzz SRCS ... DEPS ...
-#              [TIMEOUT seconds] [COST seconds] [ARGS ...] [SERIAL] [ONE_THREAD])
+#              [TIMEOUT seconds] [COST seconds] [ARGS ...] [SERIAL] [ONE_THREAD] [THREADED filter])
 # One program with GoogleTest's main, run as one ctest test. SERIAL: nothing else runs beside it.
 # COST: about how long it takes; the longest start first, so that none is left to run alone.
 # ONE_THREAD: nothing in it runs beside anything else, so there is nothing that ThreadSanitizer could
-# find; the preset tsan has no such test.
+# find; the preset tsan has no such test. THREADED: the cases of which that is not true, as a filter of
+# GoogleTest; the preset tsan runs only these.
 function(verbena_test name)
-  cmake_parse_arguments(ARG "SERIAL;ONE_THREAD" "LABEL;TIMEOUT;COST" "SRCS;DEPS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;ONE_THREAD" "LABEL;TIMEOUT;COST;THREADED" "SRCS;DEPS;ARGS" ${ARGN})
   if(ARG_ONE_THREAD AND VERBENA_SANITIZE MATCHES "thread")
     return()
+  endif()
+  if(ARG_THREADED AND VERBENA_SANITIZE MATCHES "thread")
+    list(APPEND ARG_ARGS "--gtest_filter=${ARG_THREADED}")
   endif()
   add_executable(${name} ${ARG_SRCS})
   set_target_properties(${name} PROPERTIES
@@ -89,6 +93,10 @@ function(verbena_test name)
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 3")
   endif()
   set_tests_properties(${test} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+  if(VERBENA_SANITIZE MATCHES "thread")
+    # Else each process sleeps for a second before it exits.
+    set_tests_properties(${test} PROPERTIES ENVIRONMENT TSAN_OPTIONS=atexit_sleep_ms=0)
+  endif()
   if(ARG_COST)
     verbena_test_cost(${test} ${ARG_COST})
   endif()
