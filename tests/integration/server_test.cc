@@ -320,11 +320,16 @@ TEST(ServerInfo, InParts) {
   options.receive_size = wire::kMinMessage;
   auto client = RawClient::ConnectAndGreet(Fabric(), (*server)->address(), options);
   ASSERT_TRUE(client.ok()) << client.status().ToString();
+  const auto ask = [&](uint64_t begin) {
+    wire::OperationHeader header{};
+    header.argument = begin;
+    return (*client)->CallWith(header, OpCode::kInfo, {});
+  };
   std::string text;
   int parts = 0;
   uint64_t left = 0;
   do {
-    const auto part = (*client)->CallWith({.argument = text.size()}, OpCode::kInfo, {});
+    const auto part = ask(text.size());
     ASSERT_TRUE(part.ok()) << part.status().ToString();
     ASSERT_EQ(part->code(), ResultCode::kOk);
     ASSERT_FALSE(part->value.empty());
@@ -341,7 +346,7 @@ TEST(ServerInfo, InParts) {
   ASSERT_TRUE(info.is_object()) << text;
   EXPECT_EQ(info["items"], 0);
   for (const uint64_t begin : {text.size(), uint64_t{1}, UINT64_MAX}) {
-    const auto none = (*client)->CallWith({.argument = begin}, OpCode::kInfo, {});
+    const auto none = ask(begin);
     ASSERT_TRUE(none.ok()) << none.status().ToString();
     EXPECT_EQ(none->code(), ResultCode::kNotFound) << begin;
   }
