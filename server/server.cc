@@ -145,6 +145,11 @@ void Server::StartMaintenance() {
     tasks.emplace_back(CompactionTask(*store_, config_.compaction_rate));
   }
   tasks.emplace_back([this](int64_t now_ns) { return RemoveDue(now_ns); });
+  // Last, since the others free blocks.
+  tasks.emplace_back([this](int64_t) {
+    store_->allocator().FlushCache(store_->maintenance_worker());
+    return Maintenance::kWhenWoken;
+  });
   maintenance_ = std::make_unique<Maintenance>(std::move(tasks));
   storage::Allocator& allocator = store_->allocator();
   allocator.SetCompactionNotice(std::max<uint64_t>(allocator.heap_bytes() / 64, layout::kPageSize),

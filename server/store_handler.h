@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "server/net/handler.h"
+#include "server/storage/allocator.h"
 #include "server/storage/store.h"
 
 namespace verbena::server {
@@ -19,6 +20,7 @@ class StoreHandler : public net::RequestHandler {
   StoreHandler(storage::Store& store, std::function<std::string()> info)
       : store_(store), info_(std::move(info)) {}
 
+  void Expect(std::span<const std::string_view> keys) override { store_.Prefetch(keys); }
   net::Lookup Get(int worker, std::string_view key, std::span<uint8_t> room, bool pin) override;
   void Release(int worker, uint64_t pin) override { store_.Unpin(worker, pin); }
   net::Change Put(int worker, const wire::Operation& operation) override;
@@ -33,6 +35,7 @@ class StoreHandler : public net::RequestHandler {
   net::Change Prepare(int worker, const wire::Operation& operation,
                       std::unique_ptr<net::PendingChange>* pending) override;
   net::Change Publish(int worker, std::unique_ptr<net::PendingChange> pending) override;
+  void ReturnSpare(int worker) override { store_.allocator().FlushCache(worker); }
   std::string Info() override { return info_(); }
 
  private:

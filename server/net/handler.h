@@ -71,6 +71,10 @@ class RequestHandler {
  public:
   virtual ~RequestHandler() = default;
 
+  // Operations on these keys come next: a hint, so that what they will touch is fetched for all of
+  // them at once rather than for one after the other.
+  virtual void Expect(std::span<const std::string_view> keys) = 0;
+
   // With `pin`, an item whose value does not fit is pinned, if there are not too many pins: it can
   // be READ where it lies, whatever becomes of it, until Release.
   virtual Lookup Get(int worker, std::string_view key, std::span<uint8_t> room, bool pin) = 0;
@@ -96,6 +100,9 @@ class RequestHandler {
                          std::unique_ptr<PendingChange>* pending) = 0;
   virtual Change Publish(int worker, std::unique_ptr<PendingChange> pending) = 0;
 
+  // Each second, and when the worker has no client (any more): memory that it keeps at hand for
+  // itself goes back to where all have it from.
+  virtual void ReturnSpare(int worker) = 0;
   // A JSON object about the server. May be called by any thread.
   virtual std::string Info() = 0;
 };

@@ -188,6 +188,7 @@ bool Worker::KeepSpinning() {
 }
 
 void Worker::Sleep() {
+  if (connections_.used() == 0) handler_.ReturnSpare(options_.index);
   // Armed first, then polled once more, so that nothing can come unnoticed in between.
   if (!ArmAll()) return;
   if (PollAll(/*everything=*/true)) return;
@@ -323,6 +324,7 @@ void Worker::DropQueues(QueueSet* queues) {
 void Worker::Tick(int64_t now) {
   last_tick_ = now;
   ++tick_;
+  handler_.ReturnSpare(options_.index);
   connections_.ForEach(
       [this](verbs::SlotRef, Connection* connection) { TickConnection(*connection); });
   FlushAll();

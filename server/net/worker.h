@@ -117,6 +117,7 @@ class Worker {
   bool HasRoom(const Connection& connection) const;
   Step CloseMalformed(Connection& connection, absl::string_view what);
   void StartRequest(Connection& connection, Arrived arrived);
+  void AnnounceOperations(const ActiveRequest& request);
   void ContinueRequest(Connection& connection);
   void FinishRequest(Connection& connection);
   void ResumeWaiting(Connection& connection);

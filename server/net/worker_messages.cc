@@ -1,5 +1,6 @@
 // Worker: completions, and messages in and out.
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,8 @@ namespace {
 // A send's wr_id names the connection's slot and the place in its ledger.
 constexpr uint32_t kSlotBits = 16;
 constexpr uint32_t kSlotMask = (1U << kSlotBits) - 1;
+// Operations of a request that are announced to the handler.
+constexpr size_t kAnnounced = 32;
 
 }  // namespace
 
@@ -113,7 +116,21 @@ void Worker::StartRequest(Connection& connection, Arrived arrived) {
       return;
     }
   }
+  if (request.left > 1) AnnounceOperations(request);
   ContinueRequest(connection);
+}
+
+// The first of them: more would push each other out of the processor's first cache.
+void Worker::AnnounceOperations(const ActiveRequest& request) {
+  std::array<std::string_view, kAnnounced> keys;
+  size_t count = 0;
+  wire::RequestReader ahead = request.reader;
+  while (count < keys.size()) {
+    const absl::StatusOr<std::optional<wire::Operation>> operation = ahead.Next();
+    if (!operation.ok() || !operation->has_value()) break;
+    if (!(*operation)->key.empty()) keys[count++] = (*operation)->key;
+  }
+  handler_.Expect({keys.data(), count});
 }
 
 void Worker::ContinueRequest(Connection& connection) {

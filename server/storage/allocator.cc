@@ -174,17 +174,19 @@ uint64_t Allocator::AllocateSegment() {
   return heap_.AllocateSegment();
 }
 
-void Allocator::FlushCaches() {
-  for (int worker = 0; worker < workers_; ++worker) {
-    Cache& cache = caches_[static_cast<size_t>(worker)];
-    const std::lock_guard lock(cache.lock);
-    for (uint32_t size_class = 0; size_class < kCachedClasses; ++size_class) {
-      Cache::Magazine& magazine = cache.magazines[size_class];
-      if (magazine.count == 0) continue;
-      FreeCentrally(size_class, std::span(magazine.offsets).first(magazine.count));
-      magazine.count = 0;
-    }
+void Allocator::FlushCache(int worker) {
+  Cache& cache = caches_[static_cast<size_t>(worker)];
+  const std::lock_guard lock(cache.lock);
+  for (uint32_t size_class = 0; size_class < kCachedClasses; ++size_class) {
+    Cache::Magazine& magazine = cache.magazines[size_class];
+    if (magazine.count == 0) continue;
+    FreeCentrally(size_class, std::span(magazine.offsets).first(magazine.count));
+    magazine.count = 0;
   }
+}
+
+void Allocator::FlushCaches() {
+  for (int worker = 0; worker < workers_; ++worker) FlushCache(worker);
 }
 
 absl::Status Allocator::OutOfMemory(absl::string_view what, uint64_t bytes) const {

@@ -3,7 +3,8 @@
 // Each worker has a cache of free blocks for every class up to 32 KiB, which it fills from and
 // empties to the PageHeap in batches; larger blocks and runs come from there directly. When memory
 // is short all caches are emptied first, so that a block held back by one worker is not missed by
-// another.
+// another; and
+// from time to time each is, since one block may hold a page back.
 #pragma once
 
 #include <array>
@@ -46,7 +47,8 @@ class Allocator {
   // The error for an allocation that failed: names `what`, the size and the space left.
   absl::Status OutOfMemory(absl::string_view what, uint64_t bytes) const;
 
-  // Gives the blocks in all workers' caches back to the heap.
+  // Gives the blocks in a worker's cache, or in all, back to the heap.
+  void FlushCache(int worker);
   void FlushCaches();
 
   // Compaction (compactor.h). Between isolating a window in heap() and EndWindow(), for the holder

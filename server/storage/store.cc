@@ -1,5 +1,7 @@
 #include "server/storage/store.h"
 
+#include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstring>
 #include <optional>
@@ -141,6 +143,20 @@ absl::Status Store::CheckSizes(std::string_view key, uint64_t value_len) const {
                                                    options_.max_value_size, " bytes"));
   }
   return absl::OkStatus();
+}
+
+// The buckets of all keys are on their way before the first of them is looked at for its item.
+void Store::Prefetch(std::span<const std::string_view> keys) const {
+  constexpr size_t kAtOnce = 32;
+  std::array<KeyHash, kAtOnce> hashes;
+  for (; !keys.empty(); keys = keys.subspan(std::min(keys.size(), kAtOnce))) {
+    const size_t count = std::min(keys.size(), kAtOnce);
+    for (size_t i = 0; i < count; ++i) {
+      hashes[i] = index_->Hash(keys[i]);
+      index_->Prefetch(hashes[i]);
+    }
+    for (size_t i = 0; i < count; ++i) index_->PrefetchItem(hashes[i]);
+  }
 }
 
 absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,

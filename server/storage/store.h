@@ -195,6 +195,8 @@ class Store {
   // that comes upon it. Returns how many were looked at. One thread at a time.
   size_t RemoveDue(int worker, int64_t now_ns, size_t most);
   Expiry& expiry() { return *expiry_; }
+  // Starts to fetch what operations on these keys will look at first: a hint. From any thread.
+  void Prefetch(std::span<const std::string_view> keys) const;
   // A key with this hash was read: a hint for eviction, if there is any. From any thread.
   void Touch(layout::KeyHash hash);
   bool evicts() const { return options_.evict; }

@@ -434,6 +434,7 @@ class OrderHandler : public net::RequestHandler {
  public:
   explicit OrderHandler(std::span<uint8_t> memory) : memory_(memory) {}
 
+  void Expect(std::span<const std::string_view>) override {}
   net::Lookup Get(int, std::string_view, std::span<uint8_t>, bool) override { return {}; }
   void Release(int, uint64_t) override {}
   net::Change Put(int, const wire::Operation&) override { return {}; }
@@ -461,6 +462,7 @@ class OrderHandler : public net::RequestHandler {
     order_.push_back(static_cast<Pending&>(*pending).key);
     return {};
   }
+  void ReturnSpare(int) override {}
   std::string Info() override { return "{}"; }
 
   bool WaitBlocked() {

@@ -312,6 +312,41 @@ TEST(ServerInfo, HasItsMembers) {
   }
 }
 
+// Whatever the clients do then: the free blocks that a worker keeps at hand hold no page back.
+TEST(ServerInfo, WhenEverythingIsDeletedAllPagesAreFreeAgain) {
+  auto server = ServerProcess::Start({"--memory=64MiB", "--workers=2"});
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  const auto clients = [&] { return RawClient::ConnectAndGreet(Fabric(), (*server)->address()); };
+  auto one = clients();
+  auto two = clients();
+  ASSERT_TRUE(one.ok() && two.ok());
+  for (int i = 0; i < Scaled(400, 100); ++i) {
+    RawClient& client = i % 2 == 0 ? **one : **two;
+    const std::string value(static_cast<size_t>(i) * 16 % 8000, 'v');
+    ASSERT_EQ(client.Call(OpCode::kPut, absl::StrCat(i), value)->code(), ResultCode::kOk);
+  }
+  for (int i = 0; i < Scaled(400, 100); ++i) {
+    ASSERT_EQ((*one)->Call(OpCode::kDelete, absl::StrCat(i))->code(), ResultCode::kOk);
+  }
+  nlohmann::json heap;
+  const auto all_free = [&](RawClient& client) {
+    const auto answer = client.Call(OpCode::kInfo);
+    if (!answer.ok()) return false;
+    heap = nlohmann::json::parse(answer->value, nullptr, false)["heap"];
+    return heap["slab_pages"] == 0 && heap["run_pages"] == 0 &&
+           heap["free_pages"].get<int>() + heap["segment_pages"].get<int>() == heap["pages"];
+  };
+  EXPECT_TRUE(Eventually([&] { return all_free(**two); })) << heap;
+  // And when those that have changed something have left.
+  ASSERT_EQ((*one)->Call(OpCode::kPut, "a", "v")->code(), ResultCode::kOk);
+  ASSERT_EQ((*one)->Call(OpCode::kDelete, "a")->code(), ResultCode::kOk);
+  one->reset();
+  two->reset();
+  auto later = clients();
+  ASSERT_TRUE(later.ok()) << later.status().ToString();
+  EXPECT_TRUE(Eventually([&] { return all_free(**later); })) << heap;
+}
+
 // What does not fit the client's messages comes in parts, all of one moment.
 TEST(ServerInfo, InParts) {
   auto server = ServerProcess::Start();
