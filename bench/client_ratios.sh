@@ -19,7 +19,7 @@ USAGE
 
 # shellcheck source=bench/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-records=20000 rounds=15
+records=1000000 rounds=15
 for option in "$@"; do
   value=${option#*=}
   case $option in
@@ -31,7 +31,7 @@ for option in "$@"; do
   esac
 done
 
-start_server --listen=127.0.0.1:0 --fabric=soft --memory=256MiB
+start_server --listen=127.0.0.1:0 --fabric=soft --memory=512MiB
 flags=(--server="$address" --fabric=soft --records="$records" --value_size=100)
 "$bin/verbena-bench" load "${flags[@]}" >"$work/load.log" || { cat "$work/load.log" >&2 && exit 2; }
 "$bin/verbena-bench" client-ratios "${flags[@]}" --distribution=uniform --depth=64 \
