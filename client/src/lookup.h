@@ -119,7 +119,7 @@ class Lookup {
 
   // Longest piece of a large item that is read at once, and pieces under way. A piece is to be in
   // the processor's cache still when it is hashed, and those under way are to cover the round trip:
-  // three are 60 us of a link of 100 Gbit/s.
+  // four are 20 us of a link of 100 Gbit/s.
   static constexpr uint64_t kPieceBytes = uint64_t{64} << 10;
   static constexpr uint8_t kPiecesInFlight = 4;
 

@@ -38,11 +38,12 @@ Json HeapJson(const storage::StoreStats& stats) {
   for (uint32_t i = 0; i < layout::kSizeClasses; ++i) {
     if (stats.class_bytes[i] == 0) continue;
     const uint64_t used = stats.class_blocks[i] * layout::BlockSize(i);
-    classes.push_back({{"block_size", layout::BlockSize(i)},
-                       {"items", stats.class_blocks[i]},
-                       {"bytes", stats.class_bytes[i]},
-                       {"used_bytes", used},
-                       {"free_bytes", stats.class_bytes[i] - std::min(stats.class_bytes[i], used)}});
+    classes.push_back(
+        {{"block_size", layout::BlockSize(i)},
+         {"items", stats.class_blocks[i]},
+         {"bytes", stats.class_bytes[i]},
+         {"used_bytes", used},
+         {"free_bytes", stats.class_bytes[i] - std::min(stats.class_bytes[i], used)}});
   }
   return {{"page_size", layout::kPageSize},           {"pages", stats.heap_pages},
           {"free_pages", stats.free_pages},           {"segment_pages", stats.segment_pages},

@@ -173,7 +173,7 @@ struct Connection {
   ReadTransfer transfer;
   ReadWindow read_window;
   std::vector<HeldPin> pins;
-  std::string info;  // of which the client may ask for the rest
+  std::string info;              // of which the client may ask for the rest
   std::vector<Arrived> waiting;  // from waiting_head on: arrived behind `request`
   size_t waiting_head = 0;
   bool starved = false;       // `waiting` waits for a response buffer or a place in the send queue
