@@ -176,6 +176,8 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   // a message for about a thousand GETs.
   static constexpr uint32_t kTouchEvery = 16;
   static constexpr size_t kTouchesInReport = 64;
+  // How long Close waits for the last report.
+  static constexpr int64_t kLastReportNanos = 5'000'000;
 
   // Two buffers for the largest value that servers allow by default are kept for the next time: to
   // make one anew takes longer than to fill it.
@@ -304,6 +306,8 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   void EndScan(Operation& op);
   void StartGetAt(Operation& op, std::string_view key, layout::Slot slot);
   void NoteTouch(layout::KeyHash hash);
+  void ReportTouches();
+  void ReportLastTouches();
 
   // What the lookup's next step asks for.
   void ActOtherwise(Operation& op, const Lookup::Step& step);

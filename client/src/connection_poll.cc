@@ -39,6 +39,7 @@ Connection::Impl::~Impl() {
 void Connection::Impl::Close() {
   if (forked_) return;
   const bool nested = in_callback_;
+  if (!nested && dead_.ok()) ReportLastTouches();
   if (dead_.ok()) cancelled_ = true;
   Fail(absl::CancelledError("the connection was closed"));
   reconnector_.Cancel();

@@ -302,13 +302,26 @@ void Connection::Impl::NoteTouch(layout::KeyHash hash) {
   touch_countdown_ = 1 + static_cast<uint32_t>(touch_random_ % (2 * kTouchEvery - 1));
   if (!touches_wanted_) return;
   if (touches_.size() < kTouchesInReport) touches_.push_back(hash.bits);
-  if (touches_.size() < kTouchesInReport || !up_) return;
+  if (touches_.size() == kTouchesInReport) ReportTouches();
+}
+
+void Connection::Impl::ReportTouches() {
+  if (!up_ || touches_.empty()) return;
   Operation* const op = pool_.AcquireExtra(OperationKind::kTouch);
   if (op == nullptr) return;
   requests_.Add(
       op->slot, wire::OpCode::kTouch, {},
       {reinterpret_cast<const char*>(touches_.data()), touches_.size() * sizeof(touches_[0])});
   touches_.clear();
+}
+
+// Short connections must not keep what they have read to themselves. The answer is waited for,
+// since what a queue pair has not sent goes with it, but not for long: it is a hint.
+void Connection::Impl::ReportLastTouches() {
+  if (touches_.empty() || pool_.used() != 0) return;
+  ReportTouches();
+  const int64_t until = MonotonicNanos() + kLastReportNanos;
+  while (up_ && pool_.extra() != nullptr && MonotonicNanos() < until) PollOnce();
 }
 
 }  // namespace verbena

@@ -163,6 +163,8 @@ void Connection::Impl::TakeGreeting(const client::Greeting& greeting) {
   touches_wanted_ = (welcome.features & wire::kFeatureTouches) != 0;
   if (touches_wanted_) touches_.reserve(kTouchesInReport);
   touch_random_ |= welcome.epoch ^ static_cast<uint64_t>(MonotonicNanos());
+  // Else a connection of a few GETs would never report one of the first.
+  touch_countdown_ = 1 + static_cast<uint32_t>(touch_random_ % kTouchEvery);
   requests_.set_max_message(greeting.max_message);
   incarnation_ = welcome.incarnation;
   requests_.set_session_operations(welcome.operations);

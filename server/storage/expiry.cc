@@ -131,13 +131,14 @@ int64_t Expiry::NextLook(int64_t now_ns) {
   return look;
 }
 
-ExpiryStats Expiry::Stats() const {
+ExpiryStats Expiry::Stats(int64_t now_ns) const {
   ExpiryStats stats;
+  const uint64_t tick = NowTick(now_ns);
   for (size_t i = 0; i < kShards; ++i) {
     const Shard& shard = shards_[i];
     const std::lock_guard lock(shard.lock);
     stats.timers += shard.wheel.size();
-    stats.overdue += shard.wheel.due();
+    stats.overdue += shard.wheel.DueBy(tick);
     stats.most_at_once = std::max(stats.most_at_once, shard.most_at_once);
     stats.memory += shard.wheel.memory() +
                     shard.times.capacity() * (sizeof(std::pair<uint64_t, Shard::Time>) + 1);

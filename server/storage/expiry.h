@@ -22,9 +22,10 @@
 namespace verbena::storage {
 
 struct ExpiryStats {
-  uint64_t timers = 0;   // items that have a time to live
-  uint64_t overdue = 0;  // of these, found due and not yet removed
-  uint64_t memory = 0;   // bytes
+  uint64_t timers = 0;  // items that have a time to live
+  // Of these, due and not yet removed; see TimingWheel::DueBy.
+  uint64_t overdue = 0;
+  uint64_t memory = 0;  // bytes
   // Timers that one TakeDue has moved and handed out under one hold of a lock, at most.
   uint64_t most_at_once = 0;
 };
@@ -76,7 +77,7 @@ class Expiry : public ItemListener {
   // none has a time.
   int64_t NextLook(int64_t now_ns);
 
-  ExpiryStats Stats() const;
+  ExpiryStats Stats(int64_t now_ns) const;
   // How long ago the oldest of the times was over that TakeDue could have come to by now, 0 if
   // there is none: what removal is behind. An item is late by no more than this and a tick. Those
   // handed out and not removed stand behind the others. Where a wheel has not gone through a slot

@@ -477,11 +477,12 @@ StoreStats Store::Stats() const {
       static_cast<double>(stats.items) /
       static_cast<double>(index.segments * layout::kBuckets * layout::kSlotsPerBucket);
 
-  const ExpiryStats expiry = expiry_->Stats();
+  const int64_t now = MonotonicNanos();
+  const ExpiryStats expiry = expiry_->Stats(now);
   stats.timers = expiry.timers;
   stats.overdue = expiry.overdue;
   stats.expiry_memory = expiry.memory;
-  stats.expiry_lateness = expiry_->Lateness(MonotonicNanos());
+  stats.expiry_lateness = expiry_->Lateness(now);
   if (eviction_ != nullptr) {
     const EvictionStats eviction = eviction_->Stats();
     stats.touches = eviction.touches;

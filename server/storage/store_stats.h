@@ -57,7 +57,7 @@ struct StoreStats {
   uint64_t eviction_memory = 0;       // bytes outside the slice, at most
   uint64_t ordered_keys = 0;          // in the ordered index
   uint64_t ordered_index_memory = 0;  // bytes outside the slice
-  uint64_t overdue = 0;               // of these, found due and not yet removed
+  uint64_t overdue = 0;               // of the timers, due and not yet removed
   uint64_t expiry_memory = 0;         // bytes outside the slice
   int64_t expiry_lateness = 0;        // ns; see Expiry::Lateness
 

@@ -57,6 +57,7 @@ void TimingWheel::Link(Id id, uint32_t list) {
     ++due_count_;
     return;
   }
+  ++counts_[list];
   Id& head = slots_[list];
   node.previous = kNone;
   node.next = head;
@@ -77,7 +78,11 @@ void TimingWheel::Unlink(Id id) {
   } else if (due) {
     due_tail_ = node.previous;
   }
-  if (due) --due_count_;
+  if (due) {
+    --due_count_;
+  } else {
+    --counts_[node.list];
+  }
 }
 
 // Places up to `most` timers of a slot anew. Returns how many.
@@ -115,6 +120,21 @@ uint64_t TimingWheel::Advance(uint64_t tick, uint64_t most) {
     unspread_levels_ = kLevels;
     if (++used >= most) return most;
   }
+}
+
+// A slot behind the one at which the level stands comes with the level's next round, and so does
+// that one itself if now() is in the middle of it (Advance).
+uint64_t TimingWheel::DueBy(uint64_t tick) const {
+  uint64_t sum = due_count_;
+  for (unsigned level = 0; level < kLevels && sum < size_; ++level) {
+    const unsigned shift = kLevelBits * level;
+    const uint64_t at = now_ >> shift;
+    const uint64_t first = at << shift == now_ ? at : at + 1;
+    for (uint64_t slot = first; slot < first + kSlots && slot << shift <= tick; ++slot) {
+      sum += counts_[level * kSlots + slot % kSlots];
+    }
+  }
+  return sum;
 }
 
 uint64_t TimingWheel::NextTick() const {

@@ -49,6 +49,10 @@ class TimingWheel {
   Id FirstDue() const { return due_head_; }
   void RotateDue();
   uint64_t due() const { return due_count_; }
+  // Timers that are due by `tick`, found or not; with them those that are not, in slots that begin
+  // by then and that Advance has not spread. So it may be too much while Advance is behind, by what
+  // is in one slot of each level, and never too little. Bounded work.
+  uint64_t DueBy(uint64_t tick) const;
 
   // The earliest tick at which Advance may find a timer due; UINT64_MAX if there is none, now() if
   // some are due or a slot is not done with. Never too late; it may be too early, by the width of a
@@ -89,6 +93,7 @@ class TimingWheel {
   std::vector<Node> nodes_;
   Id free_ = kNone;
   std::array<Id, kLevels * kSlots> slots_;  // heads
+  std::array<uint32_t, kLevels * kSlots> counts_{};
   Id due_head_ = kNone;
   Id due_tail_ = kNone;
   uint64_t due_count_ = 0;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/integration/eventually.h"
 #include "tests/integration/patient_options.h"
 #include "tests/integration/process.h"
 #include "verbena/connection.h"
@@ -50,6 +51,34 @@ TEST(Eviction, KeepsWhatIsReadAndCostsAMessageForAThousandGets) {
   EXPECT_GT(json["eviction"]["touches"].get<uint64_t>(), gets / 32);
   EXPECT_EQ(json["failed_allocations"].get<int>(), 0);
   EXPECT_LE(sends, gets / 1000 + 10);
+}
+
+// Also connections of which each makes fewer GETs than fill a report.
+TEST(Eviction, HearsOfWhatShortConnectionsRead) {
+  auto server = ServerProcess::Start({"--memory=16MiB", "--eviction=s3fifo"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto connect = [&] {
+    return Connection::Connect((*server)->address(), testing::PatientOptions());
+  };
+  auto first = connect();
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE((*first)->Put("key", "value").ok());
+  constexpr int kConnections = 3;
+  constexpr int kGets = 200;
+  std::string got;
+  for (int i = 0; i < kConnections; ++i) {
+    auto connection = connect();
+    ASSERT_TRUE(connection.ok()) << connection.status();
+    for (int k = 0; k < kGets; ++k) ASSERT_TRUE((*connection)->Get("key", &got).ok());
+    EXPECT_EQ((*connection)->stats().sends, 0u);
+  }
+  uint64_t touches = 0;
+  EXPECT_TRUE(testing::Eventually([&] {
+    const auto info = (*first)->Info();
+    if (!info.ok()) return false;
+    touches = nlohmann::json::parse(*info, nullptr, false)["eviction"]["touches"];
+    return touches >= kConnections * kGets / 32;
+  })) << touches;
 }
 
 TEST(Eviction, NoneRefusesWritesAndKeepsEverything) {

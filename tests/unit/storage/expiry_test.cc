@@ -57,7 +57,7 @@ TEST(ExpiryTest, TimesAreReplacedClearedAndFollowTheItem) {
   const layout::KeyHash hash = HashOfNumber(1);
   Set(expiry, 1, 10'000);
   Set(expiry, 1, 2'000);
-  EXPECT_EQ(expiry.Stats().timers, 1u);
+  EXPECT_EQ(expiry.Stats(0).timers, 1u);
   EXPECT_EQ(expiry.DueOf(hash, 16), 2'000);
   EXPECT_FALSE(expiry.IsOver(hash, 16, 1'999));
   EXPECT_TRUE(expiry.IsOver(hash, 16, 2'000));
@@ -66,7 +66,7 @@ TEST(ExpiryTest, TimesAreReplacedClearedAndFollowTheItem) {
   EXPECT_EQ(expiry.DueOf(hash, 32), 2'000);
   EXPECT_EQ(OffsetsDue(expiry, 2'000), (std::vector<uint64_t>{32}));
   EXPECT_EQ(OffsetsDue(expiry, 2'000), (std::vector<uint64_t>{32}));  // until it is removed
-  EXPECT_EQ(expiry.Stats().overdue, 1u);
+  EXPECT_EQ(expiry.Stats(2'000).overdue, 1u);
   expiry.OnRemoved(hash, "key", SlotAt(32));
   EXPECT_TRUE(expiry.empty());
   EXPECT_FALSE(expiry.Clear(hash, 32));
@@ -125,6 +125,7 @@ TEST(ExpiryTest, AMassThatEndsTogetherIsTakenInBoundedSteps) {
     ASSERT_TRUE(items.empty()) << "at " << now;
   }
   // From then on all come without a pause.
+  EXPECT_EQ(expiry.Stats(now).overdue, kItems);
   uint64_t calls = 0;
   for (; !expiry.empty(); ++calls) {
     ASSERT_EQ(expiry.NextLook(now), now);
@@ -132,8 +133,8 @@ TEST(ExpiryTest, AMassThatEndsTogetherIsTakenInBoundedSteps) {
     expiry.TakeDue(now, kAtOnce, &items);
     for (const Expiry::DueItem& item : items) ASSERT_TRUE(expiry.Clear(item.hash, item.offset));
   }
-  EXPECT_LE(expiry.Stats().most_at_once, Expiry::kMostMoved + kAtOnce);
-  EXPECT_GE(expiry.Stats().most_at_once, Expiry::kMostMoved);
+  EXPECT_LE(expiry.Stats(now).most_at_once, Expiry::kMostMoved + kAtOnce);
+  EXPECT_GE(expiry.Stats(now).most_at_once, Expiry::kMostMoved);
   // Each call hands out as many as it may, but for those that only spread.
   EXPECT_LE(calls, kItems / kAtOnce + kItems / Expiry::kMostMoved);
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -85,7 +86,10 @@ TEST(TimingWheelTest, AgreesWithAMap) {
       now += magnitude() % (choice == 9 ? UINT64_MAX : 1000);
       const uint64_t before = wheel.now();
       const uint64_t next = wheel.NextTick();
+      const uint64_t due_by_now = wheel.DueBy(now);
       wheel.Advance(now);
+      EXPECT_EQ(wheel.DueBy(now), wheel.due());
+      EXPECT_GE(due_by_now, wheel.due());
       std::set<uint64_t> expected;
       for (const auto& [offset, timer] : timers) {
         if (timer.first <= now) expected.insert(offset);
@@ -117,6 +121,7 @@ TEST(TimingWheelTest, AMassIsSpreadInBoundedSteps) {
       ASSERT_LE(next, tick);
       const uint64_t due_before = wheel.due();
       ASSERT_LE(wheel.Advance(next, kAtOnce), kAtOnce);
+      ASSERT_EQ(wheel.DueBy(tick), kMass);
       ASSERT_LE(wheel.due() - due_before, kAtOnce);
       if (wheel.due() > 0) {
         ASSERT_EQ(wheel.now(), tick);
@@ -155,6 +160,10 @@ TEST(TimingWheelTest, BoundedStepsAgreeWithAMap) {
       if (choice == 15) target += uint64_t{1} << (random() % 5 * 8);
       const uint64_t most = 1 + random() % 16;
       const bool arrived = wheel.Advance(target, most) < most;
+      const auto due = std::count_if(timers.begin(), timers.end(), [&](const auto& timer) {
+        return timer.second.first <= target;
+      });
+      ASSERT_GE(wheel.DueBy(target), static_cast<uint64_t>(due));
       ASSERT_LE(wheel.now(), target);
       if (arrived) {
         ASSERT_EQ(wheel.now(), target);
