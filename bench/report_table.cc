@@ -1,5 +1,6 @@
 #include "bench/report_table.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/progress.h"
@@ -128,6 +129,11 @@ std::string RunTable(const Config& config, const RunContext& context, const RunR
   text += FactLines(context, result);
   if (!result.first_error.empty()) {
     absl::StrAppend(&text, "first error            ", result.first_error, "\n");
+    if (config.command == Command::kRun && absl::StartsWith(result.first_error, "NOT_FOUND")) {
+      text +=
+          "                       (were the records loaded, with the same --records and "
+          "--key_size?\n                       A server that evicts drops some)\n";
+    }
   }
   if (!result.lost.empty()) absl::StrAppend(&text, "ENDED EARLY            ", result.lost, "\n");
   if (result.interrupted) text += "INTERRUPTED            these are partial results\n";

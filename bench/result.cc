@@ -45,8 +45,10 @@ std::optional<double> RunResult::doorbells_per_op() const {
 }
 
 int ExitStatusOf(const Config& config, const RunResult& result) {
-  if (!result.lost.empty()) return 3;
-  if (result.verify.wrong > 0 || result.errors() > config.max_errors) return 1;
+  if (!result.lost.empty() && !result.interrupted) return 3;
+  // Who interrupts a script interrupts its server too, as a rule: errors are no news then.
+  const bool failed = result.lost.empty() && result.errors() > config.max_errors;
+  if (result.verify.wrong > 0 || failed) return 1;
   return result.interrupted ? 130 : 0;
 }
 

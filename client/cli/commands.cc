@@ -352,13 +352,9 @@ void Session::Tell(const absl::Status& status, ExitStatus exit) {
                                   : std::string(status.message());
   std::fprintf(stderr, "verbena-cli: %s\n", message.c_str());
   if (!arguments_.json || io_failed_) return;
-  Json json = {{"error",
-                {{"status", absl::StatusCodeToString(status.code())},
-                 {"message", IsUtf8(message) ? message : absl::CHexEscape(message)},
-                 {"exit_status", static_cast<int>(exit)}}}};
-  if (present_ != 0) json["error"]["version"] = present_;
   // If this fails too, standard error has told already.
-  [[maybe_unused]] const absl::Status ignored = WriteAll(STDOUT_FILENO, json.dump() + "\n");
+  [[maybe_unused]] const absl::Status ignored =
+      WriteAll(STDOUT_FILENO, ErrorJson(status.code(), message, exit, present_));
 }
 
 ExitStatus Session::Run() {

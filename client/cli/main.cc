@@ -1,9 +1,11 @@
 // verbena-cli: see HelpText (help.cc).
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/cli/arguments.h"
@@ -35,6 +37,14 @@ int RunDoctor(const Arguments& arguments) {
   return report.ExitStatus();
 }
 
+// Of flags that could not be parsed.
+bool WantsJson(int argc, char** argv) {
+  return std::any_of(argv + 1, argv + argc, [](const char* argument) {
+    const std::string_view text(argument);
+    return text == "--json" || text == "-json" || text == "--json=true";
+  });
+}
+
 int Run(int argc, char** argv) {
   HoldStandardDescriptors();
   // A closed pipe is an error of writing (kExitIo), and standard output is for values only.
@@ -44,6 +54,11 @@ int Run(int argc, char** argv) {
   if (!arguments.ok()) {
     std::fprintf(stderr, "verbena-cli: %s\nTry verbena-cli --help.\n",
                  std::string(arguments.status().message()).c_str());
+    if (WantsJson(argc, argv)) {
+      [[maybe_unused]] const absl::Status ignored =
+          WriteAll(STDOUT_FILENO, ErrorJson(arguments.status().code(),
+                                            std::string(arguments.status().message()), kExitUsage));
+    }
     return kExitUsage;
   }
   switch (arguments->command) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/sizes.h"
@@ -96,6 +97,17 @@ bool IsUtf8(std::string_view bytes) {
     i += length;
   }
   return true;
+}
+
+std::string ErrorJson(absl::StatusCode code, const std::string& message, int exit_status,
+                      uint64_t version) {
+  nlohmann::ordered_json json = {
+      {"error",
+       {{"status", absl::StatusCodeToString(code)},
+        {"message", IsUtf8(message) ? message : absl::CHexEscape(message)},
+        {"exit_status", exit_status}}}};
+  if (version != 0) json["error"]["version"] = version;
+  return json.dump() + "\n";
 }
 
 std::string EscapedField(std::string_view bytes) {

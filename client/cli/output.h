@@ -26,6 +26,11 @@ bool IsUtf8(std::string_view bytes);
 // which no shell can hold).
 std::string EscapedField(std::string_view bytes);
 
+// A line of JSON that tells an error: {"error":{"status":...,"message":...,"exit_status":...}},
+// with the version that is there where that is not 0.
+std::string ErrorJson(absl::StatusCode code, const std::string& message, int exit_status,
+                      uint64_t version = 0);
+
 // The server's info for people: one line per number, grouped, sizes with a unit as well. `json` is
 // one JSON object; what is none comes back as it is.
 std::string InfoTable(std::string_view json);

@@ -7,8 +7,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/unique_fd.h"
 
@@ -29,7 +32,35 @@ bool IsFolder(const std::string& path) {
 // Root could rename a file over a device, which would be gone then for all the machine.
 bool IsToBeReplaced(const std::string& path) {
   struct stat found {};
-  return stat(path.c_str(), &found) != 0 || S_ISREG(found.st_mode);
+  if (stat(path.c_str(), &found) != 0) return errno != ELOOP;
+  return S_ISREG(found.st_mode);
+}
+
+// What a path names once its links are followed. A link to a file stays one, and the file is
+// replaced; but a name of a descriptor of this process (/dev/stdout, /dev/fd/3) means what is open
+// there, with its place in the file, and not the file's name.
+struct Target {
+  std::string path;
+  int descriptor = -1;
+};
+
+Target Follow(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel has it
+  const std::filesystem::path descriptors(absl::StrCat("/proc/", getpid(), "/fd"));
+  std::filesystem::path at(path);
+  for (int i = 0; i < kMostLinks; ++i) {
+    std::error_code error;
+    const auto folder =
+        std::filesystem::canonical(at.has_parent_path() ? at.parent_path() : ".", error);
+    int descriptor = -1;
+    if (!error && folder == descriptors && absl::SimpleAtoi(at.filename().native(), &descriptor)) {
+      return {at, descriptor};
+    }
+    const std::filesystem::path next = std::filesystem::read_symlink(at, error);
+    if (error) break;
+    at = at.parent_path() / next;  // which is `next` where that is absolute
+  }
+  return {at};
 }
 
 std::string DraftOf(const std::string& path) { return absl::StrCat(path, ".", getpid(), ".tmp"); }
@@ -62,27 +93,36 @@ bool Close(UniqueFd fd) { return close(fd.Release()) == 0; }
 }  // namespace
 
 absl::Status WriteWholeFile(const std::string& path, std::string_view text) {
-  const bool replace = IsToBeReplaced(path);
-  UniqueFd fd = replace ? OpenDraft(path) : OpenExisting(path);
+  const Target target = Follow(path);
+  const bool replace = target.descriptor < 0 && IsToBeReplaced(target.path);
+  UniqueFd fd = target.descriptor >= 0 ? UniqueFd(fcntl(target.descriptor, F_DUPFD_CLOEXEC, 0))
+                : replace              ? OpenDraft(target.path)
+                                       : OpenExisting(target.path);
   const bool opened = fd.valid();
   if (opened && WriteText(fd.get(), text) && Close(std::move(fd)) &&
-      (!replace || std::rename(DraftOf(path).c_str(), path.c_str()) == 0)) {
+      (!replace || std::rename(DraftOf(target.path).c_str(), target.path.c_str()) == 0)) {
     return absl::OkStatus();
   }
   const int error = errno;
-  if (replace && opened) std::remove(DraftOf(path).c_str());
+  if (replace && opened) std::remove(DraftOf(target.path).c_str());
   return CannotWrite(path, error);
 }
 
 absl::Status CheckWholeFile(const std::string& path) {
   if (IsFolder(path)) return CannotWrite(path, EISDIR);
-  if (!IsToBeReplaced(path)) {
-    // Not opened: the reader of a pipe would take its closing for the end.
-    return access(path.c_str(), W_OK) == 0 ? absl::OkStatus() : CannotWrite(path, errno);
+  const Target target = Follow(path);
+  if (target.descriptor >= 0) {
+    const int flags = fcntl(target.descriptor, F_GETFL);
+    if (flags < 0) return CannotWrite(path, errno);
+    return (flags & O_ACCMODE) == O_RDONLY ? CannotWrite(path, EBADF) : absl::OkStatus();
   }
-  const UniqueFd draft = OpenDraft(path);
+  if (!IsToBeReplaced(target.path)) {
+    // Not opened: the reader of a pipe would take its closing for the end.
+    return access(target.path.c_str(), W_OK) == 0 ? absl::OkStatus() : CannotWrite(path, errno);
+  }
+  const UniqueFd draft = OpenDraft(target.path);
   if (!draft.valid()) return CannotWrite(path, errno);
-  std::remove(DraftOf(path).c_str());
+  std::remove(DraftOf(target.path).c_str());
   return absl::OkStatus();
 }
 

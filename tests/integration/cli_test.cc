@@ -393,6 +393,15 @@ TEST_F(CliTest, WrongUsage) {
   refused({"get", "key"}, "--server is missing");
   refused({"--server=127.0.0.1", "get", "key"}, "ADDR:PORT");
 
+  for (const char* wrong : {"list", "--colour=red"}) {
+    const ProgramOutcome json = Cli({flag_, "--json", wrong});
+    EXPECT_EQ(json.code, 2) << json.err;
+    const auto told = nlohmann::json::parse(json.out, nullptr, false);
+    ASSERT_TRUE(told.is_object()) << json.out;
+    EXPECT_EQ(told["error"]["exit_status"], 2);
+    EXPECT_TRUE(Has(json.err, told["error"]["message"].get<std::string>())) << json.err;
+  }
+
   const std::string path =
       ::testing::TempDir() + "/cli_test_wrong." + std::to_string(getpid()) + ".flags";
   std::ofstream(path) << "# comment\n\n--color=red\n";

@@ -98,6 +98,49 @@ TEST_F(WholeFileTest, ADeviceStaysAndItsErrorIsTold) {
   EXPECT_EQ(Files(), 1u);
 }
 
+TEST_F(WholeFileTest, ALinkStaysAndItsFileIsReplaced) {
+  ASSERT_TRUE(WriteWholeFile(Path("target"), "first").ok());
+  ASSERT_EQ(symlink("target", Path("one").c_str()), 0);
+  ASSERT_EQ(symlink(Path("one").c_str(), Path("two").c_str()), 0);
+  ASSERT_EQ(symlink("later", Path("ahead").c_str()), 0);
+  EXPECT_TRUE(CheckWholeFile(Path("two")).ok());
+  ASSERT_TRUE(WriteWholeFile(Path("two"), "second").ok());
+  ASSERT_TRUE(WriteWholeFile(Path("ahead"), "third").ok());
+  EXPECT_EQ(Contents(Path("target")), "second");
+  EXPECT_EQ(Contents(Path("later")), "third");
+  for (const char* link : {"one", "two", "ahead"}) {
+    EXPECT_TRUE(std::filesystem::is_symlink(Path(link))) << link;
+  }
+  EXPECT_EQ(Files(), 5u);
+  // A link that leads to itself is an error, and stays too.
+  ASSERT_EQ(symlink("round", Path("round").c_str()), 0);
+  EXPECT_FALSE(CheckWholeFile(Path("round")).ok());
+  EXPECT_FALSE(WriteWholeFile(Path("round"), "x").ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(Path("round")));
+}
+
+// As with `program --port_file=/dev/stdout >log`, where /dev/stdout is a link to a descriptor.
+TEST_F(WholeFileTest, ADescriptorByItsNameIsWrittenToWhereItStands) {
+  const UniqueFd log(open(Path("log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_TRUE(log.valid());
+  const std::string name = "/dev/fd/" + std::to_string(log.get());
+  ASSERT_EQ(symlink(("/proc/self/fd/" + std::to_string(log.get())).c_str(), Path("link").c_str()),
+            0);
+  ASSERT_EQ(write(log.get(), "1,", 2), 2);
+  for (const std::string& path : {name, Path("link")}) {
+    EXPECT_TRUE(CheckWholeFile(path).ok()) << path;
+    ASSERT_TRUE(WriteWholeFile(path, "2,").ok()) << path;
+    ASSERT_EQ(write(log.get(), "3,", 2), 2);
+  }
+  EXPECT_EQ(Contents(Path("log")), "1,2,3,2,3,");
+  EXPECT_TRUE(std::filesystem::is_symlink(Path("link")));
+  EXPECT_EQ(Files(), 2u);
+  const UniqueFd reads(open(Path("log").c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string wrong = "/dev/fd/" + std::to_string(reads.get());
+  EXPECT_FALSE(CheckWholeFile(wrong).ok());
+  EXPECT_FALSE(WriteWholeFile(wrong, "x").ok());
+}
+
 TEST(StandardDescriptors, ClosedOnesAreTakenByOnesThatRefuse) {
   EXPECT_EXIT(
       {

@@ -165,7 +165,14 @@ TEST(ExitStatus, TellsHowItWent) {
   result.verify.wrong = 1;
   EXPECT_EQ(ExitStatusOf(config, result), 1);
   result.lost = "gone";
+  EXPECT_EQ(ExitStatusOf(config, result), 1);
+  result.interrupted = false;
   EXPECT_EQ(ExitStatusOf(config, result), 3);
+  // A terminal's Ctrl-C ends a script's server as well.
+  result.verify.wrong = 0;
+  result.ops[0].errors = 5;
+  result.interrupted = true;
+  EXPECT_EQ(ExitStatusOf(config, result), 130);
 }
 
 TEST(FormatNanos, ChoosesTheUnit) {
