@@ -24,11 +24,11 @@ void AddLines(const Json& object, const std::string& prefix, std::string* out) {
       AddLines(value, path, out);
       continue;
     }
-    std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    std::string text = value.is_string() ? EscapedField(value.get<std::string>()) : value.dump();
     if (value.is_number_unsigned() && name.ends_with("bytes") && value.get<uint64_t>() >= kKiB) {
       absl::StrAppend(&text, "  (", FormatSize(value.get<uint64_t>()), ")");
     }
-    absl::StrAppendFormat(out, "%-44s %s\n", path, text);
+    absl::StrAppendFormat(out, "%-44s %s\n", EscapedField(path), text);
   }
 }
 

@@ -316,35 +316,39 @@ void Connection::Impl::ServeSpaceWaiters() {
 
 absl::Status Connection::Impl::ResultError(const wire::Result& result) {
   const auto code = static_cast<wire::ResultCode>(result.header.code);
-  const std::string_view text = result.value;
+  if (code == wire::ResultCode::kOk) return absl::OkStatus();
+  if (code == wire::ResultCode::kNotFound) return absl::NotFoundError("no such key");
+  // The server leaves a text out where the answer has no room for it.
+  std::string text = PrintableText(result.value);
+  if (text.empty()) {
+    text = absl::StrCat("the server answered: ", wire::ResultCodeName(code));
+  }
   switch (code) {
-    case wire::ResultCode::kOk:
-      return absl::OkStatus();
-    case wire::ResultCode::kNotFound:
-      return absl::NotFoundError("no such key");
     case wire::ResultCode::kInvalid:
     case wire::ResultCode::kTooLarge:
-      return absl::InvalidArgumentError(ToAbsl(text));
+      return absl::InvalidArgumentError(text);
     case wire::ResultCode::kNoSpace:
-      return absl::ResourceExhaustedError(ToAbsl(text));
+      return absl::ResourceExhaustedError(text);
     case wire::ResultCode::kUnavailable:
-      return absl::UnavailableError(ToAbsl(text));
+      return absl::UnavailableError(text);
     case wire::ResultCode::kExists:
-      return absl::AlreadyExistsError(ToAbsl(text));
+      return absl::AlreadyExistsError(text);
     case wire::ResultCode::kMismatch:
-      return absl::AbortedError(ToAbsl(text));
+      return absl::AbortedError(text);
     case wire::ResultCode::kNotANumber:
-      return absl::FailedPreconditionError(ToAbsl(text));
+      return absl::FailedPreconditionError(text);
     case wire::ResultCode::kOverflow:
-      return absl::OutOfRangeError(ToAbsl(text));
+      return absl::OutOfRangeError(text);
     case wire::ResultCode::kUnsupported:
-      return absl::UnimplementedError(ToAbsl(text));
+      return absl::UnimplementedError(text);
+    case wire::ResultCode::kOk:
+    case wire::ResultCode::kNotFound:
     case wire::ResultCode::kLocated:
     case wire::ResultCode::kInternal:
       break;
   }
   return absl::InternalError(absl::StrCat("the server answered ", wire::ResultCodeName(code), " (",
-                                          result.header.code, "): ", ToAbsl(text)));
+                                          result.header.code, "): ", text));
 }
 
 void Connection::Impl::OnResult(Operation& op, const wire::Result& result) {

@@ -172,6 +172,10 @@ absl::Status Connection::Impl::TakeKeys(ScanRun& run, const wire::Result& result
           absl::StrCat("the server's answer to a scan makes no sense: ", found.status().message()));
     }
     if (!found->has_value()) return absl::OkStatus();
+    if (run.keys.size() == run.limit - run.items.size()) {
+      return absl::InternalError(
+          "the server's answer to a scan makes no sense: it has more keys than were asked for");
+    }
     const std::string_view key = (*found)->key;
     // A key has to fit a request, and a scan comes to its end because its keys ascend.
     if (key.size() > limits_.max_key_size || !key.starts_with(run.prefix) || key < last ||

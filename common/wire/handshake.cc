@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/macros.h"
+#include "common/base/text.h"
 #include "common/wire/little_endian.h"
 
 namespace verbena::wire {
@@ -170,11 +171,7 @@ absl::StatusOr<RejectData> DecodeReject(std::span<const uint8_t> bytes) {
   }
   data.reason = static_cast<RejectReason>(reason);
   data.challenge = LoadBytes16(&bytes[16]);
-  data.text.assign(reinterpret_cast<const char*>(&bytes[32]), text_size);
-  // The text goes to terminals and logs: a hostile server must not control them.
-  std::replace_if(
-      data.text.begin(), data.text.end(),
-      [](char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; }, '?');
+  data.text = PrintableText({reinterpret_cast<const char*>(&bytes[32]), text_size});
   return data;
 }
 

@@ -47,6 +47,13 @@ void Worker::OnReceive(QueueSet& queues, const ibv_wc& completion) {
     queues.receives->Return(receive);
     return;
   }
+  // A peer may also write to the region with an immediate, which takes a receive too and says how
+  // much it has written.
+  if (completion.opcode != IBV_WC_RECV || completion.byte_len > kMaxMessage) {
+    queues.receives->Return(receive);
+    CloseMalformed(*connection, "it is no SEND");
+    return;
+  }
   connection->heard = tick_;
   connection->unanswered_probes = 0;
   counters_.bytes_received.Add(completion.byte_len);

@@ -47,11 +47,12 @@ void Worker::AddResult(Connection& connection, const wire::OperationHeader& oper
   header.code = static_cast<uint16_t>(code);
   header.version = version;
   header.argument = argument;
-  // Values are measured before; texts for people are cut, so that they take nothing that the
+  // Values are measured before; texts for people are left out where they would take what the
   // answers to come cannot do without. The header always fits (StartRequest).
   const bool is_value = code == ResultCode::kOk || code == ResultCode::kLocated;
   const size_t room = RoomForValue(connection, is_value ? kBareResult : kReservedResult);
-  [[maybe_unused]] const bool added = connection.request.writer->Add(header, value.substr(0, room));
+  if (value.size() > room) value = {};
+  [[maybe_unused]] const bool added = connection.request.writer->Add(header, value);
   assert(added);
   counters_
       .operations[std::min<size_t>(operation.code, kOpCodes - 1)]

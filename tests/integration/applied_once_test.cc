@@ -181,7 +181,14 @@ TEST(AppliedOnce, WhateverIsLostOnTheWay) {
   for (const Owner& owner : owners) there += owner.there();
   EXPECT_EQ(info["operations"]["put"]["ok"], totals.puts);
   EXPECT_EQ(info["operations"]["delete"]["ok"], totals.deletes);
-  EXPECT_EQ(info["operations"]["delete"].value("not found", int64_t{0}), totals.vain);
+  // What changes nothing is no change to be kept: it is made again where a connection was lost.
+  const auto vain = info["operations"]["delete"].value("not found", int64_t{0});
+  uint64_t reconnects = 0;
+  for (Owner& owner : owners) reconnects += owner.connection().stats().reconnects;
+  EXPECT_GE(vain, totals.vain);
+  if (reconnects == 0) {
+    EXPECT_EQ(vain, totals.vain);
+  }
   EXPECT_EQ(info["items"], there);
   for (Owner& owner : owners) owner.ExpectAllThere(*reader);
   std::cout << "puts " << totals.puts << ", deletes " << totals.deletes + totals.vain << ", gets "

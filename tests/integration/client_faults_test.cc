@@ -54,7 +54,10 @@ TEST(ClientFaultsTest, ServerKilledUnderReadsOnly) {
   Connection& client = *pair.client;
   ASSERT_TRUE(client.Put("key", "value").ok());
   std::string value;
-  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(client.Get("key", &value).ok());
+  for (int i = 0; i < 1000; ++i) {
+    const absl::Status got = client.Get("key", &value);
+    ASSERT_TRUE(got.ok()) << got;
+  }
   pair.server->process().Signal(SIGKILL);
   const auto killed = steady_clock::now();
   absl::Status status;
@@ -253,9 +256,24 @@ TEST(ClientFaultsTest, OutOfMemoryIsAnErrorAndNothingIsLost) {
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_FALSE(status.message().empty());
   EXPECT_GT(stored, 1000);
+  // Also where one answer has no room for so many texts.
+  int refused = 0;
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_TRUE(client
+                    .SubmitPut("one more " + std::to_string(i), value,
+                               [&](const absl::Status& put, const ChangeResult&) {
+                                 EXPECT_TRUE(absl::IsResourceExhausted(put)) << put;
+                                 EXPECT_FALSE(put.message().empty());
+                                 ++refused;
+                               })
+                    .ok());
+  }
+  client.Drain();
+  EXPECT_EQ(refused, 60);
   std::string got;
   for (int i = 0; i < stored; ++i) {
-    ASSERT_TRUE(client.Get("key-" + std::to_string(i), &got).ok()) << i;
+    const absl::Status outcome = client.Get("key-" + std::to_string(i), &got);
+    ASSERT_TRUE(outcome.ok()) << i << ": " << outcome;
     ASSERT_EQ(got, value);
   }
   // A large value that does not fit either is refused, and the connection goes on. Under a

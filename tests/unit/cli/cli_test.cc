@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -357,6 +358,9 @@ TEST(Output, InfoTable) {
   EXPECT_NE(table.find(" 5\n"), std::string::npos) << table;
   EXPECT_NE(table.find("list.0"), std::string::npos) << table;
   EXPECT_EQ(InfoTable("no json"), "no json");
+  const std::string forged = InfoTable(R"({"a\u001b[2J":"x\nfake: line"})");
+  EXPECT_EQ(forged.find('\x1b'), std::string::npos) << forged;
+  EXPECT_EQ(std::count(forged.begin(), forged.end(), '\n'), 1) << forged;
 }
 
 struct Pipe {

@@ -220,11 +220,17 @@ TEST(Handshake, TextIsCutBetweenCharactersAndCleaned) {
   reject.text = std::string(114, 'a') + "\xc3\xa9tude";
   data = DecodeReject(Encode(reject));
   ASSERT_TRUE(data.ok());
-  EXPECT_EQ(data->text, std::string(114, 'a') + "\xc3\xa9");
+  EXPECT_EQ(data->text, std::string(114, 'a') + "??") << "cut behind a character, and shown so";
   reject.text = "\x1b[2Jbell\x07 \x7f\n";
   data = DecodeReject(Encode(reject));
   ASSERT_TRUE(data.ok());
   EXPECT_EQ(data->text, "?[2Jbell? ??");
+  reject.text =
+      "\xc2\x9b"
+      "2J";  // the same of the C1 controls
+  data = DecodeReject(Encode(reject));
+  ASSERT_TRUE(data.ok());
+  EXPECT_EQ(data->text, "??2J");
   reject.text.assign(1000, '\x80');  // not UTF-8 at all
   EXPECT_TRUE(DecodeReject(Encode(reject)).ok());
 }

@@ -166,7 +166,8 @@ TEST(HostileMessages, ArgumentOfEachCode) {
     writer.Finish(0, 0);
     return ReadRequest(buffer.first(writer.size())).status();
   };
-  const std::vector<OpCode> with = {OpCode::kAdd, OpCode::kExpire, OpCode::kScan, OpCode::kRelease};
+  const std::vector<OpCode> with = {OpCode::kAdd, OpCode::kExpire, OpCode::kScan, OpCode::kRelease,
+                                    OpCode::kInfo};
   for (uint8_t code = 1; code <= 14; ++code) {
     const bool used = std::find(with.begin(), with.end(), OpCode{code}) != with.end();
     EXPECT_TRUE(read(OpCode{code}, 0, 0).ok()) << int{code};
