@@ -71,6 +71,7 @@ static void test_all(const char* server) {
   test_submissions(c);
   test_more_submissions(c);
   test_event_fd(c);
+  test_fork_in_callback(c);
   test_close(c);
   test_buffers(server);
   test_client(server);
