@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/base/net_address.h"
 #include "common/base/relaxed_copy.h"
@@ -373,6 +374,16 @@ TEST(MacrosTest, ReturnEarly) {
   EXPECT_EQ(Quarter(6).status().message(), "odd");
   EXPECT_TRUE(Check(2).ok());
   EXPECT_FALSE(Check(3).ok());
+}
+
+// Standard output is the program's.
+TEST(LogTest, ALibraryThatNobodyHasSetUpLogsToStandardError) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  LogError("something is ", "wrong");
+  LogDebug("details");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "verbena: error: something is wrong\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
 }
 
 TEST(TextTest, BothWays) {
