@@ -68,4 +68,5 @@ void test_full(const char* server);
 void test_unordered(const char* server);
 void test_gone(const char* server);
 void test_frozen(const char* server);
+void test_no_threads(const char* server);
 void test_absent(const char* server);

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
 #include <sys/mman.h>
@@ -26,7 +27,9 @@
 #include "common/base/sizes.h"
 #include "common/base/spinlock.h"
 #include "common/base/text.h"
+#include "common/base/threads.h"
 #include "common/base/unique_fd.h"
+#include "tests/no_threads.h"
 
 namespace verbena {
 namespace {
@@ -384,6 +387,22 @@ TEST(LogTest, ALibraryThatNobodyHasSetUpLogsToStandardError) {
   LogDebug("details");
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "verbena: error: something is wrong\n");
   EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(ThreadsTest, RunOrSayWhyNot) {
+  std::atomic<bool> ran{false};
+  const auto run = [&] { ran = true; };
+  {
+    const testing::NoThreads none;
+    const absl::StatusOr<std::thread> thread = MakeThread("the test", run);
+    EXPECT_TRUE(absl::IsResourceExhausted(thread.status())) << thread.status();
+    EXPECT_THAT(std::string(thread.status().message()), ::testing::HasSubstr("for the test"));
+  }
+  EXPECT_FALSE(ran);
+  absl::StatusOr<std::thread> thread = MakeThread("the test", run);
+  ASSERT_TRUE(thread.ok()) << thread.status();
+  thread->join();
+  EXPECT_TRUE(ran);
 }
 
 TEST(TextTest, BothWays) {
