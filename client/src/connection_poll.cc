@@ -114,7 +114,7 @@ int Connection::Impl::Wait(std::chrono::nanoseconds timeout) {
 void Connection::Impl::Drain() {
   if (in_callback_ || forked_) return;
   Spin spin;
-  while (pool_.used() != 0) Turn(spin, INT64_MAX);
+  while (pool_.used() != 0 && !forked_) Turn(spin, INT64_MAX);
 }
 
 bool Connection::Impl::Turn(Spin& spin, int64_t deadline) {
@@ -249,6 +249,7 @@ int64_t Connection::Impl::EarliestDeadline() {
 }
 
 void Connection::Impl::Bury() {
+  if (forked_) return;  // a callback has forked
   reconnector_.Cancel();
   if (pool_.used() != 0) FailOperations();
   StopWatching();
@@ -275,7 +276,9 @@ void Connection::Impl::FailOperations() {
   space_waiters_.Clear();
   reads_in_flight_ = 0;
   MarkAsked();
-  pool_.ForEach([this](Operation& op) { FinishWithError(op, WithOutcome(op, StatusFor(op))); });
+  pool_.ForEach([this](Operation& op) {
+    if (!forked_) FinishWithError(op, WithOutcome(op, StatusFor(op)));
+  });
 }
 
 }  // namespace verbena

@@ -75,6 +75,7 @@ static void test_all(const char* server) {
   test_event_fd(c);
   test_fork_in_callback(c);
   test_close(c);
+  test_fork_in_close(server);
   test_buffers(server);
   test_client(server);
 }

@@ -59,6 +59,7 @@ void test_submissions(verbena_connection* c);
 void test_more_submissions(verbena_connection* c);
 void test_event_fd(verbena_connection* c);
 void test_fork_in_callback(verbena_connection* c);
+void test_fork_in_close(const char* server);
 void test_close(verbena_connection* c); /* closes it */
 /* clients.c */
 void test_client(const char* server);

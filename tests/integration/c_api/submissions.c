@@ -213,6 +213,16 @@ static verbena_code call_that_waits(verbena_connection* c, int which) {
       return verbena_put(c, TEXT("forks/one"), TEXT("v"), NULL, NULL);
     case 3:
       return verbena_multi_put(c, &put, 1);
+    case 4: {
+      struct ended ended = {NULL, 0, 0, 0, 0, 0};
+      int i;
+      ended.connection = c;
+      for (i = 0; i < 16; ++i) {
+        EXPECT(VERBENA_OK,
+               verbena_submit_put(c, TEXT("forks/one"), TEXT("v"), NULL, on_change, &ended));
+      }
+      return verbena_drain(c);
+    }
     default: {
       const verbena_code code = verbena_multi_get(c, gets, 2);
       CHECK(gets[0].status != VERBENA_UNKNOWN && gets[1].status != VERBENA_UNKNOWN);
@@ -220,7 +230,7 @@ static verbena_code call_that_waits(verbena_connection* c, int which) {
     }
   }
 }
-enum { kCallsThatWait = 5 };
+enum { kCallsThatWait = 6 };
 
 /* A callback forks, and the child returns from it into the call that has run it. What that waits
  * for is the parent's and never ends there, unless its completion came together with the
@@ -244,6 +254,36 @@ void test_fork_in_callback(verbena_connection* c) {
     }
     EXPECT(outcome, code);
     EXPECT(VERBENA_OK, verbena_drain(c));
+    CHECK(child > 0 && waitpid(child, &state, 0) == child);
+    CHECK(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+  }
+}
+
+static void on_change_that_forks(void* context, verbena_code status, const verbena_change* change) {
+  pid_t* const child = context;
+  (void)change;
+  CHECK(status == VERBENA_CANCELLED);
+  if (*child != -1) return;
+  *child = fork();
+  CHECK(*child >= 0);
+  if (*child == 0) alarm(kChildsTime);
+}
+
+/* A callback that verbena_close runs forks, and the child goes on to destroy the connection: of
+ * that, everything is the parent's. */
+void test_fork_in_close(const char* server) {
+  int round;
+  for (round = 0; round < 10; ++round) {
+    verbena_connection* const c = connect_to(server);
+    pid_t child = -1;
+    int state = 0;
+    int i;
+    for (i = 0; i < 4; ++i) {
+      EXPECT(VERBENA_OK,
+             verbena_submit_put(c, TEXT("forks"), TEXT("v"), NULL, on_change_that_forks, &child));
+    }
+    verbena_close(c);
+    if (child == 0) _exit(0);
     CHECK(child > 0 && waitpid(child, &state, 0) == child);
     CHECK(WIFEXITED(state) && WEXITSTATUS(state) == 0);
   }
