@@ -27,6 +27,16 @@ constexpr uint32_t kPollsPerLook = 32;
 // How long something is in flight before the server is looked for, and again.
 constexpr int64_t kQuietTime = 1'000'000'000;
 
+// A request that is flushed is only a consequence, and this one is the first that has failed. So
+// the connection has ended; the connection manager may know how.
+absl::Status WhyFlushed(client::Endpoint& endpoint) {
+  absl::Status why = endpoint.CheckEvents();
+  if (!why.ok()) return why;
+  return absl::UnavailableError(
+      absl::StrCat("the connection to the server at ", endpoint.server(),
+                   " has ended: see whether the server runs, and what its log says"));
+}
+
 }  // namespace
 
 Connection::Impl::~Impl() {
@@ -58,6 +68,10 @@ void Connection::Impl::FlushRequests() {
 // Anything but a READ that has succeeded.
 void Connection::Impl::OnOtherCompletion(const ibv_wc& wc) {
   const WrId id(wc.wr_id);
+  if (wc.status == IBV_WC_WR_FLUSH_ERR) {
+    if (up_) Lose(WhyFlushed(*endpoint_));
+    return;
+  }
   if (wc.status != IBV_WC_SUCCESS) {
     Lose(verbs::WcError(wc,
                         absl::StrCat(id.kind == RequestKind::kRead || id.kind == RequestKind::kLook
