@@ -24,6 +24,7 @@ using verbena::LogInfo;
 using verbena::LogWarn;
 using verbena::SetUpLog;
 using verbena::WriteWholeFile;
+using verbena::admin::StopSignals;
 using verbena::server::CommandLine;
 using verbena::server::Server;
 
@@ -39,7 +40,11 @@ void RaiseFileLimit() {
 }
 
 int Serve(const CommandLine& line) {
-  verbena::admin::StopSignals& signals = verbena::admin::StopSignals::Start();
+  const absl::StatusOr<StopSignals*> signals = StopSignals::Start();
+  if (!signals.ok()) {
+    LogCritical(signals.status().message());
+    return kCannotStart;
+  }
   LogInfo("verbena-server ", verbena::server::Version());
   const auto cannot_write = [&](const absl::Status& status) {
     LogCritical("--port_file=", line.port_file, ": ", status.message());
@@ -64,10 +69,10 @@ int Serve(const CommandLine& line) {
       return cannot_write(status);
     }
   }
-  signals.SetServing();
+  (*signals)->SetServing();
   LogInfo("ready ", (*server)->address());
 
-  const int signal = signals.Wait();
+  const int signal = (*signals)->Wait();
   LogInfo(strsignal(signal), ": finishing what is under way (", (*server)->network().connections(),
           " connections)");
   const bool in_order = (*server)->Stop(absl::Seconds(line.drain_seconds));

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/macros.h"
+#include "common/base/threads.h"
 #include "server/storage/allocator.h"
 #include "server/storage/compactor.h"
 
@@ -16,8 +18,10 @@ constexpr int64_t kRest = 100'000'000;
 
 }  // namespace
 
-void Maintenance::Start() {
-  if (!tasks_.empty()) thread_ = std::thread([this] { Run(); });
+absl::Status Maintenance::Start() {
+  if (tasks_.empty()) return absl::OkStatus();
+  VERBENA_ASSIGN_OR_RETURN(thread_, MakeThread("maintenance", [this] { Run(); }));
+  return absl::OkStatus();
 }
 
 void Maintenance::Stop() {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "server/storage/store.h"
 
 namespace verbena::server {
@@ -28,8 +29,9 @@ class Maintenance {
   Maintenance(const Maintenance&) = delete;
   Maintenance& operator=(const Maintenance&) = delete;
 
-  // Starts the thread, which runs all tasks once; none if there are no tasks.
-  void Start();
+  // Starts the thread, which runs all tasks once; none if there are no tasks. ResourceExhausted if
+  // there is no thread to be had.
+  absl::Status Start();
   // Waits for the task that is running. The thread is gone afterwards. Not thread-safe.
   void Stop();
   // All tasks are run soon. Thread-safe and short; may be called with locks held.

@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
                            storage::Store::Create(std::move(region), store_options));
   server->handler_ =
       std::make_unique<StoreHandler>(*server->store_, [raw = server.get()] { return raw->Info(); });
-  server->StartMaintenance();
+  VERBENA_RETURN_IF_ERROR(server->StartMaintenance());
   absl::StatusOr<std::unique_ptr<net::Network>> network = net::Network::Create(options, slice);
   if (!network.ok()) return Explain(network.status(), config.listen);
   server->network_ = *std::move(network);
@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
 }
 
 // Before any worker runs. The thread is woken when a 64th of the region has been freed.
-void Server::StartMaintenance() {
+absl::Status Server::StartMaintenance() {
   std::vector<Maintenance::Task> tasks;
   if (config_.compaction_rate > 0) {
     tasks.emplace_back(CompactionTask(*store_, config_.compaction_rate));
@@ -154,7 +154,7 @@ void Server::StartMaintenance() {
   storage::Allocator& allocator = store_->allocator();
   allocator.SetCompactionNotice(std::max<uint64_t>(allocator.heap_bytes() / 64, layout::kPageSize),
                                 [this] { maintenance_->Wake(); });
-  maintenance_->Start();
+  return maintenance_->Start();
 }
 
 Server::~Server() {

@@ -83,7 +83,7 @@ class Server {
  private:
   explicit Server(const ServerConfig& config) : config_(config) {}
 
-  void StartMaintenance();
+  absl::Status StartMaintenance();
 
   int64_t RemoveDue(int64_t now_ns);
   std::string LargestValue() const;

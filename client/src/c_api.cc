@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/src/access.h"
+#include "client/src/connection_impl.h"
 #include "common/base/macros.h"
 #include "common/base/text.h"
 #include "common/wire/handshake.h"
@@ -142,6 +144,8 @@ absl::StatusOr<std::unique_ptr<verbena_connection>> Connect(const char* server,
 }
 
 }  // namespace
+
+bool Forked(Connection& connection) noexcept { return client::Access::ImplOf(connection).forked(); }
 
 void CopyText(std::string_view text, char* to, size_t capacity) noexcept {
   if (to == nullptr || capacity == 0) return;

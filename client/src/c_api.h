@@ -137,11 +137,19 @@ absl::Status SubmitWhenThereIsRoom(Connection& connection, Submit submit) {
   });
 }
 
-// Until `ended()`, with operations under way that refer to the caller's frame.
+// Whether this is the child of a process that forked in a callback: nothing ends there any more.
+bool Forked(Connection& connection) noexcept;
+
+// Until `ended()`, with operations under way that refer to the caller's frame. An error, the
+// connection's own, if they never end (see Forked); then nothing refers to the frame either.
 template <typename Ended>
-void WaitUntil(Connection& connection, Ended ended) {
-  Wholly([&] {
-    while (!ended()) connection.Wait(kTurn);
+absl::Status WaitUntil(Connection& connection, Ended ended) {
+  return Wholly([&] {
+    while (!ended()) {
+      if (Forked(connection)) return connection.status();
+      connection.Wait(kTurn);
+    }
+    return absl::OkStatus();
   });
 }
 

@@ -23,7 +23,7 @@ bool AbsentPasses(const verbena_operation& item) {
 }
 
 // Items that are waited for together, each with an outcome in memory of the caller's. Lives until
-// each callback has run.
+// each callback has run, or can run no more.
 template <typename Item>
 class Together {
  public:
@@ -33,6 +33,7 @@ class Together {
   // `submit()` gives the item to the connection, with a callback that calls Ended.
   template <typename Submit>
   void Start(Item& item, Submit submit) {
+    item.status = VERBENA_UNKNOWN;  // until it has ended
     const absl::Status started = SubmitWhenThereIsRoom(connection_, std::move(submit));
     if (started.ok()) {
       ++waiting_;
@@ -50,8 +51,12 @@ class Together {
     item.status = VERBENA_BUFFER_TOO_SMALL;
     if (IsFirst(item)) first_ = &item;
   }
-  void Finish() {
-    WaitUntil(connection_, [this] { return waiting_ == 0; });
+  void Finish(std::span<Item> items) {
+    const absl::Status never = WaitUntil(connection_, [this] { return waiting_ == 0; });
+    if (never.ok()) return;
+    for (Item& item : items) {
+      if (item.status == VERBENA_UNKNOWN) Note(item, never);
+    }
   }
   // Of the first item, in the caller's order, that has failed; the connection has its text then.
   verbena_code Outcome() {
@@ -229,7 +234,7 @@ verbena_code RunItems(verbena_connection& handle, Connection& connection, std::s
   for (Item& item : items) {
     together.Start(item, [&] { return SubmitItem(connection, together, item); });
   }
-  together.Finish();
+  together.Finish(items);
   return together.Outcome();
 }
 

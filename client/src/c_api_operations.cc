@@ -22,7 +22,7 @@ verbena_code Change(verbena_connection* handle, verbena_change* change, Submit s
         if (change != nullptr) *change = ChangeFrom(status, result);
       });
     }));
-    WaitUntil(connection, [&] { return outcome.has_value(); });
+    VERBENA_RETURN_IF_ERROR(WaitUntil(connection, [&] { return outcome.has_value(); }));
     return *outcome;
   });
 }
@@ -52,7 +52,7 @@ verbena_code GetAllocated(verbena_connection* handle, void** value, size_t* valu
         if (version != nullptr) *version = result.version;
       });
     }));
-    WaitUntil(connection, [&] { return outcome.has_value(); });
+    VERBENA_RETURN_IF_ERROR(WaitUntil(connection, [&] { return outcome.has_value(); }));
     return *outcome;
   });
 }

@@ -28,13 +28,14 @@ absl::StatusOr<std::unique_ptr<Connection>> client::Access::Connect(
 Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 // In a callback the call that runs it still needs what is behind the connection. In the child of a
-// fork everything behind it is the parent's, and stays as it is.
+// fork, perhaps by one of the callbacks that run here, everything behind it is the parent's, and
+// stays as it is.
 Connection::~Connection() {
+  impl_->Close();
   if (impl_->forked()) {
     [[maybe_unused]] Impl* const left = impl_.release();
     return;
   }
-  impl_->Close();
   if (impl_->in_callback()) impl_.release()->Orphan();
 }
 

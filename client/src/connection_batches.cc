@@ -61,23 +61,28 @@ void Connection::Impl::RunTogether(size_t count, Start&& start, Finish&& finish)
   for (size_t i = 0; i < count; ++i) finish(i, calls[i]);
 }
 
+// The results, and a Batch, are in the frame of the call until all has ended: callbacks that run
+// meanwhile may use the caller's, even in a call that is refused there.
+
 absl::Status Connection::Impl::MultiGet(std::span<const std::string_view> keys,
                                         std::vector<GetItem>* results, const CallOptions& options) {
   if (results == nullptr) return absl::InvalidArgumentError("the place for the results is null");
-  results->resize(keys.size());
+  std::vector<GetItem> items = std::move(*results);
+  items.resize(keys.size());
   absl::Status first;
   RunTogether(
       keys.size(),
       [&](size_t i, SyncCall& call) {
-        call.value = &(*results)[i].value;
+        call.value = &items[i].value;
         return StartSync(OperationKind::kGet, {}, keys[i], {}, options.timeout, &call);
       },
       [&](size_t i, SyncCall& call) {
-        GetItem& item = (*results)[i];
+        GetItem& item = items[i];
         if (first.ok() && !absl::IsNotFound(call.status)) first = call.status;
         item.version = call.status.ok() ? call.version : 0;
         item.status = std::move(call.status);
       });
+  *results = std::move(items);
   return first;
 }
 
@@ -88,7 +93,7 @@ absl::Status Connection::Impl::MultiPut(std::span<const KeyValue> items, const P
     if (results != nullptr) results->assign(items.size(), header.status());
     return header.status();
   }
-  if (results != nullptr) results->assign(items.size(), ChangeResult());
+  std::vector<absl::StatusOr<ChangeResult>> outcomes(results == nullptr ? 0 : items.size());
   absl::Status first;
   RunTogether(
       items.size(),
@@ -99,8 +104,9 @@ absl::Status Connection::Impl::MultiPut(std::span<const KeyValue> items, const P
       },
       [&](size_t i, SyncCall& call) {
         if (first.ok()) first = call.status;
-        if (results != nullptr) (*results)[i] = Outcome(call, nullptr);
+        if (results != nullptr) outcomes[i] = Outcome(call, nullptr);
       });
+  if (results != nullptr) *results = std::move(outcomes);
   return first;
 }
 
@@ -109,7 +115,7 @@ absl::Status Connection::Impl::MultiDelete(std::span<const std::string_view> key
                                            std::vector<absl::StatusOr<ChangeResult>>* results) {
   VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
                            RequestFor(wire::OpCode::kDelete, {}));
-  if (results != nullptr) results->assign(keys.size(), ChangeResult());
+  std::vector<absl::StatusOr<ChangeResult>> outcomes(results == nullptr ? 0 : keys.size());
   absl::Status first;
   RunTogether(
       keys.size(),
@@ -118,8 +124,9 @@ absl::Status Connection::Impl::MultiDelete(std::span<const std::string_view> key
       },
       [&](size_t i, SyncCall& call) {
         if (first.ok() && !absl::IsNotFound(call.status)) first = call.status;
-        if (results != nullptr) (*results)[i] = Outcome(call, nullptr);
+        if (results != nullptr) outcomes[i] = Outcome(call, nullptr);
       });
+  if (results != nullptr) *results = std::move(outcomes);
   return first;
 }
 
@@ -169,7 +176,13 @@ absl::Status Connection::Impl::StartOfBatch(const Batch& batch, size_t i, SyncCa
   return StartSync(kind, header, key, value, options.timeout, call);
 }
 
-absl::Status Connection::Impl::Execute(Batch& batch) {
+absl::Status Connection::Impl::Execute(Batch& given) {
+  if (in_callback_) {
+    absl::Status refused = WaitForRoom();
+    given.Refuse(refused);
+    return refused;
+  }
+  Batch batch = std::move(given);
   batch.results_.assign(batch.size(), BatchResult());
   absl::Status first;
   RunTogether(
@@ -188,6 +201,7 @@ absl::Status Connection::Impl::Execute(Batch& batch) {
         if (got && call.status.ok()) result.change.version = call.version;
         result.status = std::move(call.status);
       });
+  given = std::move(batch);
   return first;
 }
 

@@ -527,7 +527,7 @@ class Connection::Impl::Call {
  private:
   struct Grave {
     ~Grave() {
-      if (impl.orphaned_ && !impl.in_callback_) delete &impl;
+      if (impl.orphaned_ && !impl.in_callback_ && !impl.forked_) delete &impl;
     }
     Impl& impl;
   };

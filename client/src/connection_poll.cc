@@ -27,6 +27,16 @@ constexpr uint32_t kPollsPerLook = 32;
 // How long something is in flight before the server is looked for, and again.
 constexpr int64_t kQuietTime = 1'000'000'000;
 
+// A request that is flushed is only a consequence, and this one is the first that has failed. So
+// the connection has ended; the connection manager may know how.
+absl::Status WhyFlushed(client::Endpoint& endpoint) {
+  absl::Status why = endpoint.CheckEvents();
+  if (!why.ok()) return why;
+  return absl::UnavailableError(
+      absl::StrCat("the connection to the server at ", endpoint.server(),
+                   " has ended: see whether the server runs, and what its log says"));
+}
+
 }  // namespace
 
 Connection::Impl::~Impl() {
@@ -58,6 +68,10 @@ void Connection::Impl::FlushRequests() {
 // Anything but a READ that has succeeded.
 void Connection::Impl::OnOtherCompletion(const ibv_wc& wc) {
   const WrId id(wc.wr_id);
+  if (wc.status == IBV_WC_WR_FLUSH_ERR) {
+    if (up_) Lose(WhyFlushed(*endpoint_));
+    return;
+  }
   if (wc.status != IBV_WC_SUCCESS) {
     Lose(verbs::WcError(wc,
                         absl::StrCat(id.kind == RequestKind::kRead || id.kind == RequestKind::kLook
@@ -114,7 +128,7 @@ int Connection::Impl::Wait(std::chrono::nanoseconds timeout) {
 void Connection::Impl::Drain() {
   if (in_callback_ || forked_) return;
   Spin spin;
-  while (pool_.used() != 0) Turn(spin, INT64_MAX);
+  while (pool_.used() != 0 && !forked_) Turn(spin, INT64_MAX);
 }
 
 bool Connection::Impl::Turn(Spin& spin, int64_t deadline) {
@@ -249,6 +263,7 @@ int64_t Connection::Impl::EarliestDeadline() {
 }
 
 void Connection::Impl::Bury() {
+  if (forked_) return;  // a callback has forked
   reconnector_.Cancel();
   if (pool_.used() != 0) FailOperations();
   StopWatching();
@@ -275,7 +290,9 @@ void Connection::Impl::FailOperations() {
   space_waiters_.Clear();
   reads_in_flight_ = 0;
   MarkAsked();
-  pool_.ForEach([this](Operation& op) { FinishWithError(op, WithOutcome(op, StatusFor(op))); });
+  pool_.ForEach([this](Operation& op) {
+    if (!forked_) FinishWithError(op, WithOutcome(op, StatusFor(op)));
+  });
 }
 
 }  // namespace verbena

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "common/base/blocked_signals.h"
 #include "common/base/clock.h"
 #include "common/base/macros.h"
+#include "common/base/threads.h"
 #include "common/layout/region_header.h"
 #include "common/verbs/errors.h"
 #include "common/wire/handshake.h"
@@ -34,13 +34,9 @@ constexpr size_t kMostAttempts = 4;
 template <typename Task>
 absl::Status RunBeside(Task&& task) {
   const BlockedSignals blocked;
-  try {
-    std::thread(std::forward<Task>(task)).detach();
-    return absl::OkStatus();
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no thread can be had for connecting: ", error.what(), " (see `ulimit -u`)"));
-  }
+  VERBENA_ASSIGN_OR_RETURN(std::thread thread, MakeThread("connecting", std::forward<Task>(task)));
+  thread.detach();
+  return absl::OkStatus();
 }
 
 // Attempts beside each other. An earlier one is not given up when a later one is made: a server

@@ -1,7 +1,6 @@
 #include "client/src/reconnector.h"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "common/base/blocked_signals.h"
 #include "common/base/clock.h"
 #include "common/base/macros.h"
+#include "common/base/threads.h"
 
 namespace verbena::client {
 
@@ -64,13 +64,9 @@ Reconnector::~Reconnector() {
 
 absl::Status Reconnector::Start(int64_t deadline) {
   const BlockedSignals blocked;
-  try {
-    thread_ = std::thread([this, deadline] { Run(deadline); });
-    return absl::OkStatus();
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no thread for connecting again: ", error.what(), " (see `ulimit -u`)"));
-  }
+  VERBENA_ASSIGN_OR_RETURN(thread_,
+                           MakeThread("connecting again", [this, deadline] { Run(deadline); }));
+  return absl::OkStatus();
 }
 
 void Reconnector::Run(int64_t deadline) {

@@ -1,4 +1,4 @@
-// The log: lines of text with a level, written by spdlog's default logger to stderr.
+// The log: lines of text with a level, written to stderr by a logger that is the library's own.
 //
 //   LogWarn("connection ", id, " is closed: ", status.message());
 //

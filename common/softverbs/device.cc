@@ -94,7 +94,11 @@ bool Device::Start() {
   kick_ = EventCounter::Create();
   if (regions_ == nullptr || !kick_.valid() || !service_.valid()) return false;
   fcntl(kick_.fd(), F_SETFL, O_NONBLOCK);
-  service_.Start();
+  if (const absl::Status status = service_.Start(); !status.ok()) {
+    LogError("softverbs: ", status.message());
+    errno = EAGAIN;
+    return false;
+  }
   return service_.Add(kick_.fd(), EPOLLIN, std::make_shared<KickHandler>(this)) != 0;
 }
 

@@ -24,45 +24,62 @@
 namespace verbena::softverbs {
 namespace {
 
-// A file that a range is a shared mapping of.
-struct BackingFile {
-  uint64_t device = 0;
-  uint64_t inode = 0;
-  uint64_t offset = 0;  // of the range's first byte
+// What lies behind a range of this process's memory.
+struct Mapping {
+  bool readable = true;  // all of it is there, for reading at least
+  bool writable = true;
+  bool of_file = false;  // it is a shared mapping of `file`
+  BackingFile file;
 };
 
-// Looks in /proc/self/maps. The range may span several lines of one file with consecutive offsets
-// (madvise splits them).
-bool FindBackingFile(uint64_t address, uint64_t length, BackingFile* file) {
-  FILE* maps = std::fopen("/proc/self/maps", "re");
-  if (maps == nullptr) return false;
+// Adds a line of /proc/self/maps that covers `covered`, which the range has from `address` on.
+void AddLine(uint64_t address, uint64_t covered, uint64_t from, const char* flags,
+             const BackingFile& of, Mapping* mapping) {
+  mapping->readable &= flags[0] == 'r';
+  mapping->writable &= flags[1] == 'w';
+  const uint64_t offset = of.offset + (covered - from);
+  const bool shared = from <= covered && flags[3] == 's' && of.inode != 0;
+  if (covered == address) {
+    mapping->of_file = shared;
+    mapping->file = {of.device, of.inode, offset};
+  } else {
+    mapping->of_file &= shared && of.device == mapping->file.device &&
+                        of.inode == mapping->file.inode &&
+                        offset == mapping->file.offset + (covered - address);
+  }
+}
+
+// Looks in /proc/self/maps, which touches no page of a range that may be large. The range may span
+// several lines of one file with consecutive offsets (madvise splits them). Where there is nothing
+// to look at, all is taken to be there.
+Mapping FindMapping(uint64_t address, uint64_t length) {
+  Mapping mapping;
+  FILE* maps = length == 0 ? nullptr : std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return mapping;
   uint64_t covered = address;
   const uint64_t end = address + length;
   char* line = nullptr;
   size_t capacity = 0;
-  bool good = true;
-  while (covered < end && good && getline(&line, &capacity, maps) > 0) {
-    uint64_t from, to, offset, inode;
+  while (covered < end && mapping.readable && getline(&line, &capacity, maps) > 0) {
+    uint64_t from, to;
+    BackingFile of;
     unsigned major, minor;
     char flags[8];
     if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64, &from, &to,
-                    flags, &offset, &major, &minor, &inode) != 7) {
+                    flags, &of.offset, &major, &minor, &of.inode) != 7) {
       continue;
     }
     if (to <= covered) continue;
-    const uint64_t device = makedev(major, minor);
-    good = from <= covered && flags[3] == 's' && inode != 0;
-    if (covered == address) {
-      *file = {device, inode, offset + (address - from)};
-    } else {
-      good = good && device == file->device && inode == file->inode &&
-             offset + (covered - from) == file->offset + (covered - address);
-    }
+    of.device = makedev(major, minor);
+    // A stack that has not grown that far is there when it is used.
+    if (from > covered && std::strstr(line, "[stack]") == nullptr) break;
+    AddLine(address, covered, from, flags, of, &mapping);
     covered = to;
   }
   std::free(line);
   std::fclose(maps);
-  return good && covered >= end;
+  if (covered < end) mapping = {.readable = false, .writable = false, .of_file = false, .file = {}};
+  return mapping;
 }
 
 // A descriptor of our own on the file, if the process has one open. Plain system calls: other
@@ -107,12 +124,7 @@ std::unique_ptr<MemoryRegions> MemoryRegions::Create() {
   return regions;
 }
 
-void MemoryRegions::FindMemory(uint64_t address, uint64_t length, uint64_t* memory,
-                               uint64_t* offset) {
-  *memory = 0;
-  *offset = 0;
-  BackingFile file;
-  if (length == 0 || !FindBackingFile(address, length, &file)) return;
+void MemoryRegions::FindMemory(const BackingFile& file, uint64_t* memory, uint64_t* offset) {
   for (auto& [id, known] : memories_) {
     if (known->device == file.device && known->inode == file.inode) {
       *memory = id;
@@ -149,6 +161,12 @@ MemoryRegion* MemoryRegions::Register(ProtectionDomain* pd, void* address, size_
     errno = EINVAL;
     return nullptr;
   }
+  // As the kernel does for an adapter when it pins the pages.
+  const Mapping mapping = FindMapping(begin, length);
+  if (!mapping.readable || ((access & IBV_ACCESS_LOCAL_WRITE) != 0 && !mapping.writable)) {
+    errno = EFAULT;
+    return nullptr;
+  }
   auto mr = std::make_unique<MemoryRegion>();
   int memory_fd = -1;
   {
@@ -165,8 +183,8 @@ MemoryRegion* MemoryRegions::Register(ProtectionDomain* pd, void* address, size_
       return nullptr;
     }
     MrEntry& entry = mutable_table().entries[index];
-    uint64_t offset;
-    FindMemory(begin, length, &mr->memory, &offset);
+    uint64_t offset = 0;
+    if (mapping.of_file) FindMemory(mapping.file, &mr->memory, &offset);
     if (mr->memory != 0) {
       memory_fd = memories_[mr->memory]->fd.get();
       ++pds_of_[mr->memory][pd->id];

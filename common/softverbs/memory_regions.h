@@ -22,6 +22,13 @@ struct MemoryRegion : ibv_mr {
   uint64_t memory = 0;  // as MrEntry::memory
 };
 
+// A file that a range is a shared mapping of.
+struct BackingFile {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t offset = 0;  // of the range's first byte
+};
+
 // The memfds under this process's registrations.
 struct LocalMemory {
   uint64_t id = 0;
@@ -35,7 +42,8 @@ class MemoryRegions {
  public:
   static std::unique_ptr<MemoryRegions> Create();
 
-  // As ibv_reg_mr: nullptr with errno.
+  // As ibv_reg_mr: nullptr with errno, EFAULT for memory that is not mapped, or not writable where
+  // `access` has LOCAL_WRITE.
   MemoryRegion* Register(ProtectionDomain* pd, void* address, size_t length, int access);
   // Invalidates the key, waits for operations under way, forgets the range.
   int Deregister(MemoryRegion* mr);
@@ -69,7 +77,8 @@ class MemoryRegions {
 
  private:
   MrTable& mutable_table() { return *static_cast<MrTable*>(table_mapping_.data()); }
-  void FindMemory(uint64_t address, uint64_t length, uint64_t* memory, uint64_t* offset);
+  // Leaves both alone where the process has no descriptor of the file.
+  void FindMemory(const BackingFile& file, uint64_t* memory, uint64_t* offset);
   void ReleaseMemory(uint64_t memory, uint32_t pd);
 
   SharedMapping table_mapping_;

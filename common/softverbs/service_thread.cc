@@ -10,6 +10,8 @@
 
 #include "common/base/blocked_signals.h"
 #include "common/base/clock.h"
+#include "common/base/macros.h"
+#include "common/base/threads.h"
 
 namespace verbena::softverbs {
 
@@ -31,10 +33,11 @@ ServiceThread::~ServiceThread() {
   thread_.join();
 }
 
-void ServiceThread::Start() {
+absl::Status ServiceThread::Start() {
   const BlockedSignals blocked;
-  thread_ = std::thread([this] { Run(); });
+  VERBENA_ASSIGN_OR_RETURN(thread_, MakeThread("the software device", [this] { Run(); }));
   pthread_setname_np(thread_.native_handle(), "vsoft");
+  return absl::OkStatus();
 }
 
 uint64_t ServiceThread::Add(int fd, uint32_t events, std::shared_ptr<EpollHandler> handler) {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "absl/status/status.h"
 #include "common/base/unique_fd.h"
 
 namespace verbena::softverbs {
@@ -28,7 +29,8 @@ class ServiceThread {
   ~ServiceThread();
 
   bool valid() const { return epoll_.valid() && wake_.valid(); }
-  void Start();
+  // ResourceExhausted if there is no thread to be had.
+  absl::Status Start();
 
   // Watches `fd` (not owned) until Remove. Returns a token, 0 on failure.
   uint64_t Add(int fd, uint32_t events, std::shared_ptr<EpollHandler> handler);

@@ -75,6 +75,11 @@ std::string Remedy(int error, std::string_view call) {
       return "This process has too many open files: raise `ulimit -n` (LimitNOFILE in systemd).";
     case ENFILE:
       return "This machine has too many open files: raise the sysctl fs.file-max.";
+    case EAGAIN:
+      if (!Creates(call)) return {};
+      return "There are too many threads or processes: see `ulimit -u`, and pids.max of the "
+             "control "
+             "group.";
     case EADDRINUSE:
       return "Another program listens on this port: choose another port or stop that program "
              "(`ss -ltnp` and `rdma resource show cm_id` show who it is).";

@@ -8,6 +8,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/macros.h"
+#include "common/base/threads.h"
 
 namespace verbena::admin {
 namespace {
@@ -30,13 +32,15 @@ void BlockStopSignals() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-StopSignals& StopSignals::Start() {
-  static StopSignals* const signals = [] {
-    auto* const made = new StopSignals;
-    std::thread([made] { made->Run(); }).detach();
-    return made;
+absl::StatusOr<StopSignals*> StopSignals::Start() {
+  static auto* const signals = new StopSignals;
+  static const absl::Status started = [] {
+    absl::StatusOr<std::thread> thread = MakeThread("signals", [] { signals->Run(); });
+    if (thread.ok()) thread->detach();
+    return thread.status();
   }();
-  return *signals;
+  VERBENA_RETURN_IF_ERROR(started);
+  return signals;
 }
 
 void StopSignals::SetServing() {

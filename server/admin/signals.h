@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "absl/status/statusor.h"
+
 namespace verbena::admin {
 
 // Blocks both signals in the calling thread and all that it starts later. To be called in main
@@ -15,7 +17,8 @@ void BlockStopSignals();
 class StopSignals {
  public:
   // A signal before SetServing ends the process at once with status 0: there is nothing to finish.
-  static StopSignals& Start();
+  // ResourceExhausted if there is no thread to be had.
+  static absl::StatusOr<StopSignals*> Start();
   void SetServing();
   // Until the first signal; its number.
   int Wait();

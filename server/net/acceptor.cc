@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/macros.h"
+#include "common/base/threads.h"
 #include "common/verbs/errors.h"
 #include "common/verbs/local_devices.h"
 #include "server/net/epoll.h"
@@ -214,7 +215,7 @@ absl::Status Acceptor::Start(std::vector<Worker*> workers, Admission* admission,
   }
   RearmAlarms();
   if (!missing_.empty()) look_at_ = MonotonicNanos();
-  thread_ = std::thread([this] { Run(); });
+  VERBENA_ASSIGN_OR_RETURN(thread_, MakeThread("the acceptor", [this] { Run(); }));
   pthread_setname_np(thread_.native_handle(), "verbena-cm");
   return absl::OkStatus();
 }

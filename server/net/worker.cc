@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/macros.h"
+#include "common/base/threads.h"
 #include "common/verbs/data_path.h"
 #include "common/verbs/errors.h"
 #include "server/net/epoll.h"
@@ -86,7 +87,8 @@ absl::Status Worker::Start() {
   for (QueueSet* queues : queue_sets_) {
     VERBENA_RETURN_IF_ERROR(WatchFor(epoll_.get(), queues->channel.fd(), queues));
   }
-  thread_ = std::thread([this] { Run(); });
+  VERBENA_ASSIGN_OR_RETURN(thread_,
+                           MakeThread(absl::StrCat("worker ", options_.index), [this] { Run(); }));
   pthread_setname_np(thread_.native_handle(), absl::StrCat("verbena-w", options_.index).c_str());
   return absl::OkStatus();
 }

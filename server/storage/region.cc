@@ -20,6 +20,7 @@
 #include "common/base/macros.h"
 #include "common/base/relaxed_copy.h"
 #include "common/base/sizes.h"
+#include "common/base/threads.h"
 #include "common/layout/bucket.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -75,7 +76,13 @@ class Toucher {
     std::vector<std::thread> threads;
     const uint64_t chunks = (memory_.size() + kTouchChunk - 1) / kTouchChunk;
     const uint64_t count = std::min<uint64_t>(Threads(), chunks);
-    for (uint64_t i = 0; i < count; ++i) threads.emplace_back([this] { Work(); });
+    threads.reserve(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      absl::StatusOr<std::thread> thread = MakeThread("touching memory", [this] { Work(); });
+      if (!thread.ok()) break;  // fewer do
+      threads.push_back(*std::move(thread));
+    }
+    if (threads.empty()) Work();
     {
       std::unique_lock lock(mutex_);
       while (done_ < memory_.size() && !failed_) {

@@ -34,6 +34,12 @@ TEST(CApiTest, ServerWithoutOrderedIndex) {
   ExpectPasses("unordered", (*server)->address());
 }
 
+TEST(CApiTest, WithoutThreads) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  ExpectPasses("threads", (*server)->address());
+}
+
 TEST(CApiTest, ServerThatDies) {
   auto server = ServerProcess::Start();
   ASSERT_TRUE(server.ok()) << server.status();

@@ -268,5 +268,50 @@ TEST_F(ClientBatchesTest, InACallbackTheyAreRefused) {
   EXPECT_TRUE(absl::IsFailedPrecondition(inner)) << inner;
 }
 
+// A callback that runs during a call has the place of that call's results, and its batch, at hand.
+TEST_F(ClientBatchesTest, CallbacksMayUseWhatACallIsUsing) {
+  const std::vector<std::string> keys = PutKeys(200);  // more than the depth: in several rounds
+  int ran = 0;
+  const auto meanwhile = [&](auto use) {
+    const absl::Status submitted =
+        client_->SubmitGet("key-0", [&, use](const absl::Status&, const GetResult&) {
+          use();
+          ++ran;
+        });
+    ASSERT_TRUE(submitted.ok()) << submitted;
+  };
+  std::vector<GetItem> got;
+  meanwhile([&] { EXPECT_TRUE(client_->MultiGet({}, &got).ok()); });
+  ASSERT_TRUE(client_->MultiGet(Views(keys), &got).ok());
+  ASSERT_EQ(ran, 1);
+  ASSERT_EQ(got.size(), keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(got[i].value, keys[i]);
+
+  std::vector<KeyValue> items;
+  for (const std::string& key : keys) items.push_back({key, "other"});
+  std::vector<absl::StatusOr<ChangeResult>> changed;
+  meanwhile([&] { EXPECT_TRUE(client_->MultiPut({}, {}, &changed).ok()); });
+  ASSERT_TRUE(client_->MultiPut(items, {}, &changed).ok());
+  ASSERT_EQ(ran, 2);
+  EXPECT_EQ(changed.size(), keys.size());
+
+  Batch batch;
+  for (const std::string& key : keys) batch.Get(key);
+  meanwhile([&] {
+    EXPECT_TRUE(absl::IsFailedPrecondition(client_->Execute(batch)));
+    batch.Clear();
+    batch.Get("key-0");
+  });
+  ASSERT_TRUE(client_->Execute(batch).ok());
+  ASSERT_EQ(ran, 3);
+  ASSERT_EQ(batch.size(), keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(batch.result(i).value, "other");
+
+  meanwhile([&] { EXPECT_TRUE(client_->MultiDelete({}, {}, &changed).ok()); });
+  ASSERT_TRUE(client_->MultiDelete(Views(keys), {}, &changed).ok());
+  ASSERT_EQ(ran, 4);
+  EXPECT_EQ(changed.size(), keys.size());
+}
+
 }  // namespace
 }  // namespace verbena

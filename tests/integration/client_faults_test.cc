@@ -1,5 +1,6 @@
 // The client library when the server dies, freezes or runs out of memory, where each connection
 // that is lost stays lost (client_recovery_test has the others).
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -20,6 +21,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::ServerProcess;
 
 Options TestOptions() {
@@ -65,6 +69,8 @@ TEST(ClientFaultsTest, ServerKilledUnderReadsOnly) {
     status = client.Get("key", &value);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_TRUE(absl::IsUnavailable(client.status()));
+  EXPECT_THAT(std::string(client.status().message()),
+              AllOf(HasSubstr("the server at"), Not(HasSubstr("flushed"))));
   // Dead it stays, and says so at once.
   EXPECT_TRUE(absl::IsUnavailable(client.Get("key", &value)));
   EXPECT_TRUE(absl::IsUnavailable(client.Put("key", "v").status()));
@@ -116,6 +122,8 @@ TEST(ClientFaultsTest, ServerKilledWithOperationsInFlight) {
     client.Wait(milliseconds(100));
   }
   EXPECT_TRUE(absl::IsUnavailable(client.status())) << client.status();
+  EXPECT_THAT(std::string(client.status().message()),
+              AllOf(HasSubstr("the server at"), Not(HasSubstr("flushed"))));
   client.Drain();
   EXPECT_EQ(client.in_flight(), 0u);
   EXPECT_EQ(finished, submitted);

@@ -12,6 +12,7 @@
 #include "tests/integration/eventually.h"
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/raw_client.h"
+#include "tests/no_threads.h"
 
 namespace verbena::testing {
 namespace {
@@ -75,6 +76,15 @@ TEST(ServerInProcess, StopTellsClientsAndFreesEverything) {
   EXPECT_EQ((*server)->network().connections(), 0u);
   server->reset();
   EXPECT_EQ(counted.live_count(), 0) << ::testing::PrintToString(counted.live());
+}
+
+TEST(ServerInProcess, WithoutAThreadItSaysSo) {
+  // The fabric may have a thread of its own from its first use on.
+  ASSERT_TRUE(Server::Start(SmallConfig(Fabric())).ok());
+  const NoThreads none;
+  const absl::Status status = Server::Start(SmallConfig(Fabric())).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("no thread"));
 }
 
 // Whichever call of the device fails while the server starts: it says so, or does without, and

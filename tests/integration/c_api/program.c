@@ -7,7 +7,9 @@
  *   c_api_program frozen ADDR:PORT       says "connected", waits for the server to be frozen, says
  *                                        "late" and waits for it to go on
  *   c_api_program dead ADDR:PORT         says "connected", waits for the server to go, says "gone"
- * and waits for another one c_api_program absent ADDR:PORT       no server is there
+ *                                        and waits for another one
+ *   c_api_program threads ADDR:PORT      while no thread can be made
+ *   c_api_program absent ADDR:PORT       no server is there
  *
  * Exit status: 0 if all was as it should be, 1 if not: a line on standard error tells what. */
 
@@ -71,7 +73,9 @@ static void test_all(const char* server) {
   test_submissions(c);
   test_more_submissions(c);
   test_event_fd(c);
+  test_fork_in_callback(c);
   test_close(c);
+  test_fork_in_close(server);
   test_buffers(server);
   test_client(server);
 }
@@ -85,6 +89,7 @@ int main(int argc, char** argv) {
                 {"unordered", test_unordered},
                 {"gone", test_gone},
                 {"frozen", test_frozen},
+                {"threads", test_no_threads},
                 {"absent", test_absent},
                 {"dead", test_client_of_a_dead_server}};
   size_t i;
@@ -95,6 +100,8 @@ int main(int argc, char** argv) {
       return failures == 0 ? 0 : 1;
     }
   }
-  fprintf(stderr, "Usage: c_api_program all|fill|unordered|gone|frozen|absent|dead ADDR:PORT\n");
+  fprintf(stderr,
+          "Usage: c_api_program all|fill|unordered|gone|frozen|threads|absent|dead "
+          "ADDR:PORT\n");
   return 2;
 }

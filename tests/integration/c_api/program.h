@@ -58,6 +58,8 @@ void test_what_is_told(verbena_connection* c);
 void test_submissions(verbena_connection* c);
 void test_more_submissions(verbena_connection* c);
 void test_event_fd(verbena_connection* c);
+void test_fork_in_callback(verbena_connection* c);
+void test_fork_in_close(const char* server);
 void test_close(verbena_connection* c); /* closes it */
 /* clients.c */
 void test_client(const char* server);
@@ -67,4 +69,5 @@ void test_full(const char* server);
 void test_unordered(const char* server);
 void test_gone(const char* server);
 void test_frozen(const char* server);
+void test_no_threads(const char* server);
 void test_absent(const char* server);

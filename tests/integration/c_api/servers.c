@@ -1,4 +1,6 @@
 /* Servers without memory, without an index, that die, freeze, or are not there. */
+#define _GNU_SOURCE
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -174,6 +176,34 @@ void test_frozen(const char* server) {
   CHECK(statistics.reconnects == 0);
   verbena_close(c);
   verbena_close(once);
+}
+
+/* In a process that has not connected yet. Threads are asked for with a stack larger than the
+ * address space: there are none to be had. */
+void test_no_threads(const char* server) {
+  verbena_connection* c = NULL;
+  pthread_attr_t before;
+  pthread_attr_t attributes;
+  char error[512] = "";
+  verbena_code code;
+  CHECK(pthread_getattr_default_np(&before) == 0 && pthread_getattr_default_np(&attributes) == 0);
+  CHECK(pthread_attr_setstacksize(&attributes, (size_t)1 << 62) == 0);
+  CHECK(pthread_setattr_default_np(&attributes) == 0);
+  code = verbena_connect(server, NULL, &c, error, sizeof error);
+  CHECK(pthread_setattr_default_np(&before) == 0);
+  if (code != VERBENA_OK) {
+    CHECK(c == NULL && code == VERBENA_UNAVAILABLE && strstr(error, "ulimit -u") != NULL);
+    if (failures > 0) fprintf(stderr, "%s: %s\n", verbena_code_string(code), error);
+  } else {
+    /* The software device has a thread of its own. */
+    CHECK(strcmp(verbena_fabric(c), "soft") != 0);
+    verbena_close(c);
+  }
+  c = connect_to(server);
+  EXPECT(VERBENA_OK, verbena_ping(c));
+  verbena_close(c);
+  pthread_attr_destroy(&attributes);
+  pthread_attr_destroy(&before);
 }
 
 void test_absent(const char* server) {

@@ -1,5 +1,7 @@
 /* Asynchronous operations, and the end of a connection. */
 #include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/integration/c_api/program.h"
 
@@ -171,6 +173,120 @@ void test_close(verbena_connection* c) {
   verbena_close(c);
   CHECK(closing.cancelled == 2);
   CHECK(closing.unknown == 0); /* never sent */
+}
+
+/* Seconds that a child has for a call that returns at once. */
+enum { kChildsTime = 60 };
+
+static void on_get_that_forks(void* context, verbena_code status, const void* value, size_t size,
+                              uint64_t version) {
+  pid_t* const child = context;
+  (void)value;
+  (void)size;
+  (void)version;
+  CHECK(status == VERBENA_OK);
+  *child = fork();
+  CHECK(*child >= 0);
+  if (*child == 0) alarm(kChildsTime);
+}
+
+/* The calls in which the process forks. */
+static verbena_code call_that_waits(verbena_connection* c, int which) {
+  char byte;
+  void* value;
+  size_t size;
+  verbena_get_item gets[2];
+  verbena_put_item put;
+  memset(gets, 0, sizeof gets);
+  memset(&put, 0, sizeof put);
+  gets[0].key = gets[1].key = "forks/none";
+  gets[0].key_size = gets[1].key_size = 10;
+  gets[0].buffer = gets[1].buffer = &byte;
+  put.key = put.value = "forks/many";
+  put.key_size = put.value_size = 10;
+  switch (which) {
+    case 0:
+      return verbena_get(c, TEXT("forks/none"), &byte, 1, NULL, NULL);
+    case 1:
+      return verbena_get_alloc(c, TEXT("forks/none"), &value, &size, NULL);
+    case 2:
+      return verbena_put(c, TEXT("forks/one"), TEXT("v"), NULL, NULL);
+    case 3:
+      return verbena_multi_put(c, &put, 1);
+    case 4: {
+      struct ended ended = {NULL, 0, 0, 0, 0, 0};
+      int i;
+      ended.connection = c;
+      for (i = 0; i < 16; ++i) {
+        EXPECT(VERBENA_OK,
+               verbena_submit_put(c, TEXT("forks/one"), TEXT("v"), NULL, on_change, &ended));
+      }
+      return verbena_drain(c);
+    }
+    default: {
+      const verbena_code code = verbena_multi_get(c, gets, 2);
+      CHECK(gets[0].status != VERBENA_UNKNOWN && gets[1].status != VERBENA_UNKNOWN);
+      return code;
+    }
+  }
+}
+enum { kCallsThatWait = 6 };
+
+/* A callback forks, and the child returns from it into the call that has run it. What that waits
+ * for is the parent's and never ends there, unless its completion came together with the
+ * callback's. */
+void test_fork_in_callback(verbena_connection* c) {
+  int which;
+  EXPECT(VERBENA_OK, verbena_put(c, TEXT("forks"), TEXT("v"), NULL, NULL));
+  for (which = 0; which < kCallsThatWait; ++which) {
+    pid_t child = -1;
+    int state = 0;
+    const int before = failures;
+    const verbena_code outcome = which < 2 ? VERBENA_NOT_FOUND : VERBENA_OK;
+    verbena_code code;
+    EXPECT(VERBENA_OK, verbena_submit_get(c, TEXT("forks"), on_get_that_forks, &child));
+    code = call_that_waits(c, which);
+    if (child == 0) {
+      const int said = code == VERBENA_FAILED_PRECONDITION && text_has(c, "forked");
+      CHECK(said || code == outcome);
+      verbena_close(c);
+      _exit(failures == before ? 0 : 1);
+    }
+    EXPECT(outcome, code);
+    EXPECT(VERBENA_OK, verbena_drain(c));
+    CHECK(child > 0 && waitpid(child, &state, 0) == child);
+    CHECK(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+  }
+}
+
+static void on_change_that_forks(void* context, verbena_code status, const verbena_change* change) {
+  pid_t* const child = context;
+  (void)change;
+  CHECK(status == VERBENA_CANCELLED);
+  if (*child != -1) return;
+  *child = fork();
+  CHECK(*child >= 0);
+  if (*child == 0) alarm(kChildsTime);
+}
+
+/* A callback that verbena_close runs forks, and the child goes on to destroy the connection: of
+ * that, everything is the parent's. */
+void test_fork_in_close(const char* server) {
+  int round;
+  for (round = 0; round < 10; ++round) {
+    verbena_connection* const c = connect_to(server);
+    pid_t child = -1;
+    int state = 0;
+    int i;
+    for (i = 0; i < 4; ++i) {
+      EXPECT(VERBENA_OK,
+             verbena_submit_put(c, TEXT("forks"), TEXT("v"), NULL, on_change_that_forks, &child));
+    }
+    verbena_close(c);
+    if (child == 0) _exit(0);
+    CHECK(child > 0 && waitpid(child, &state, 0) == child);
+    CHECK(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+  }
 }
 
 struct more {

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
 #include <sys/mman.h>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/base/net_address.h"
 #include "common/base/relaxed_copy.h"
@@ -25,7 +27,9 @@
 #include "common/base/sizes.h"
 #include "common/base/spinlock.h"
 #include "common/base/text.h"
+#include "common/base/threads.h"
 #include "common/base/unique_fd.h"
+#include "tests/no_threads.h"
 
 namespace verbena {
 namespace {
@@ -373,6 +377,32 @@ TEST(MacrosTest, ReturnEarly) {
   EXPECT_EQ(Quarter(6).status().message(), "odd");
   EXPECT_TRUE(Check(2).ok());
   EXPECT_FALSE(Check(3).ok());
+}
+
+// Standard output is the program's.
+TEST(LogTest, ALibraryThatNobodyHasSetUpLogsToStandardError) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  LogError("something is ", "wrong");
+  LogDebug("details");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "verbena: error: something is wrong\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(ThreadsTest, RunOrSayWhyNot) {
+  std::atomic<bool> ran{false};
+  const auto run = [&] { ran = true; };
+  {
+    const testing::NoThreads none;
+    const absl::StatusOr<std::thread> thread = MakeThread("the test", run);
+    EXPECT_TRUE(absl::IsResourceExhausted(thread.status())) << thread.status();
+    EXPECT_THAT(std::string(thread.status().message()), ::testing::HasSubstr("for the test"));
+  }
+  EXPECT_FALSE(ran);
+  absl::StatusOr<std::thread> thread = MakeThread("the test", run);
+  ASSERT_TRUE(thread.ok()) << thread.status();
+  thread->join();
+  EXPECT_TRUE(ran);
 }
 
 TEST(TextTest, BothWays) {

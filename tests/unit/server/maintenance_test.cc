@@ -18,6 +18,7 @@
 #include "common/base/sizes.h"
 #include "server/storage/allocator.h"
 #include "server/storage/compactor.h"
+#include "tests/no_threads.h"
 
 namespace verbena::server {
 namespace {
@@ -45,13 +46,19 @@ class Calls {
   int count_ = 0;
 };
 
+TEST(MaintenanceTest, WithoutAThreadItSaysSo) {
+  Maintenance maintenance({[](int64_t) { return Maintenance::kWhenWoken; }});
+  const testing::NoThreads none;
+  EXPECT_TRUE(absl::IsResourceExhausted(maintenance.Start()));
+}
+
 TEST(MaintenanceTest, ATaskRunsAtTheStartAndWhenWoken) {
   Calls calls;
   Maintenance maintenance({[&](int64_t) {
     calls.Add();
     return Maintenance::kWhenWoken;
   }});
-  maintenance.Start();
+  ASSERT_TRUE(maintenance.Start().ok());
   ASSERT_TRUE(calls.WaitFor(1));
   for (int i = 2; i < 100; ++i) {
     maintenance.Wake();
@@ -70,14 +77,14 @@ TEST(MaintenanceTest, ATaskRunsWhenItAsksFor) {
     calls.Add();
     return calls.count() < 4 ? now + 10'000'000 : Maintenance::kWhenWoken;
   }});
-  maintenance.Start();
+  ASSERT_TRUE(maintenance.Start().ok());
   ASSERT_TRUE(calls.WaitFor(4));
   EXPECT_GE(MonotonicNanos() - begin, 30'000'000);
 }
 
 TEST(MaintenanceTest, WithoutTasksThereIsNoThread) {
   Maintenance maintenance({});
-  maintenance.Start();
+  ASSERT_TRUE(maintenance.Start().ok());
   maintenance.Wake();
   maintenance.Stop();
   EXPECT_EQ(maintenance.rounds(), 0u);
@@ -109,7 +116,7 @@ TEST(MaintenanceTest, CompactsAtABoundedRate) {
   constexpr uint64_t kRate = 4 * kMiB;
   Maintenance maintenance({CompactionTask(store, kRate)});
   store.allocator().SetCompactionNotice(kMiB, [&] { maintenance.Wake(); });
-  maintenance.Start();
+  ASSERT_TRUE(maintenance.Start().ok());
   const std::string value(500, 'v');
   int count = 0;
   while (store.Put(0, absl::StrCat("key", count), Bytes(value)).ok()) ++count;
@@ -155,7 +162,7 @@ TEST(MaintenanceTest, CompactsWhenAllocationsMakeTheHeapSparse) {
   Maintenance maintenance({CompactionTask(*store, kGiB)});
   // No notice of what is freed.
   store->allocator().SetCompactionNotice(kTiB, [&] { maintenance.Wake(); });
-  maintenance.Start();
+  ASSERT_TRUE(maintenance.Start().ok());
   ASSERT_FALSE(store->allocator().heap().IsSparse());
   const int64_t deadline = MonotonicNanos() + 60'000'000'000;
   for (int i = 0; store->Stats().compaction.windows_emptied == 0; ++i) {

@@ -62,6 +62,41 @@ TEST_F(MemoryRegionsTest, RemoteChangeNeedsLocalWrite) {
   EXPECT_EQ(regions_->Register(&pd_, plain_.data(), ~size_t{0}, kAll), nullptr) << "wraps around";
 }
 
+TEST_F(MemoryRegionsTest, MemoryThatIsNotThereIsRefused) {
+  const size_t page = 4096;
+  void* const mapped =
+      mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* const at = static_cast<uint8_t*>(mapped);
+  ASSERT_EQ(mprotect(at + page, page, PROT_READ), 0);
+  ASSERT_EQ(mprotect(at + 2 * page, page, PROT_NONE), 0);
+  ASSERT_EQ(munmap(at + 3 * page, page), 0);
+  const auto expect = [&](size_t from, size_t length, int access, bool good) {
+    errno = 0;
+    MemoryRegion* mr = regions_->Register(&pd_, at + from, length, access);
+    EXPECT_EQ(mr != nullptr, good) << from << " " << length << " " << access;
+    if (mr == nullptr) {
+      EXPECT_EQ(errno, EFAULT);
+    } else {
+      regions_->Deregister(mr);
+    }
+  };
+  expect(0, page, kAll, true);
+  expect(0, 2 * page, IBV_ACCESS_REMOTE_READ, true);
+  expect(page, page, 0, true);
+  expect(0, page + 1, kAll, false);
+  expect(page, 1, kAll, false);
+  expect(page, page + 1, IBV_ACCESS_REMOTE_READ, false);
+  expect(2 * page, 1, 0, false);
+  expect(3 * page, 1, 0, false);
+  expect(0, 4 * page, kAll, false);
+  expect(3 * page, 0, kAll, true);
+  EXPECT_EQ(pd_.users.load(), 0);
+  munmap(mapped, 3 * page);
+  EXPECT_EQ(regions_->Register(&pd_, reinterpret_cast<void*>(page), page, 0), nullptr);
+  EXPECT_EQ(errno, EFAULT);
+}
+
 TEST_F(MemoryRegionsTest, FindsTheMemfdAndTheOffset) {
   auto memory = SharedMemory::Create("regions-test", 1 << 20, false);
   ASSERT_TRUE(memory.ok());
