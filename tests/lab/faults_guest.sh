@@ -101,8 +101,15 @@ cannot_start() {
   ok 'auto says that it takes the software device, and why'
   start_server --fabric=auto --listen=127.0.0.1:0 --log_level=warn
   says "$LOG" SOFT 'no RDMA device has the address 127.0.0.1'
+  # It has no use for the devices, so it does not hold them up.
+  if find "/proc/$SERVER/fd" -lname '/dev/infiniband/uverbs*' | grep .; then
+    fail 'a server on the software device has RDMA devices open'
+  fi
+  timeout 20 rdma link delete siw0 || fail 'a server on the software device holds siw0 up'
+  rdma link add siw0 type siw netdev e0
+  until_true 20 'siw0 does not become active' grep -q ACTIVE /sys/class/infiniband/siw0/ports/1/state
   stop_server
-  ok 'auto says so at log level warn'
+  ok 'auto says so at log level warn, and holds up no device'
 }
 
 # auto takes the software device only where no RDMA device leads to the address.
