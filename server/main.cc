@@ -61,6 +61,7 @@ int Serve(const CommandLine& line) {
     LogCritical(server.status().message());
     return kCannotStart;
   }
+  for (const std::string& text : (*server)->Warnings()) LogWarn(text);
   for (const std::string& text : (*server)->Banner()) LogInfo(text);
   if (!line.port_file.empty()) {
     if (const absl::Status status =

@@ -191,11 +191,18 @@ std::string Server::LargestValue() const {
                       " needs a larger --memory)");
 }
 
-std::vector<std::string> Server::Banner() const {
+std::vector<std::string> Server::Warnings() const {
   std::vector<std::string> lines;
   for (const std::string& reason : network_->left_out()) {
-    lines.push_back(absl::StrCat("no RDMA      ", reason));
+    lines.push_back(
+        absl::StrCat("no RDMA      ", reason,
+                     "; SOFT serves: the software device, for clients on this host only"));
   }
+  return lines;
+}
+
+std::vector<std::string> Server::Banner() const {
+  std::vector<std::string> lines;
   for (const net::AdapterInfo& adapter : network_->adapters()) {
     lines.push_back(absl::StrCat(
         "fabric       ", adapter.fabric == "soft"

@@ -76,6 +76,8 @@ class Server {
   std::string Info() const;
   // What was started, a line for each subject, for the log.
   std::vector<std::string> Banner() const;
+  // What the banner's reader must know at any log level: fabrics that are not served, and why.
+  std::vector<std::string> Warnings() const;
 
   const net::Network& network() const { return *network_; }
   storage::Store& store() { return *store_; }

@@ -53,6 +53,19 @@ absl::Status CheckSoftAfterFork() {
       "used");
 }
 
+absl::Status OfConnecting(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+      return absl::UnavailableError(status.message());
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kAlreadyExists:
+      return absl::FailedPreconditionError(status.message());
+    default:
+      return status;
+  }
+}
+
 absl::Status ForUsers(absl::Status status) {
   status.ErasePayload(kFinal);
   return verbs::WithoutErrno(std::move(status));

@@ -24,6 +24,10 @@ absl::Status ForkedError(std::string_view what, std::string_view fabric);
 // OK, or why this process can make no connection over the software device.
 absl::Status CheckSoftAfterFork();
 
+// An error of connecting, in such terms: verbs call many things invalid or not found that the
+// caller did not name.
+absl::Status OfConnecting(const absl::Status& status);
+
 // What users are told: without what is above but for an outcome that is unknown, and without
 // errnos.
 absl::Status ForUsers(absl::Status status);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/src/causes.h"
 #include "common/base/clock.h"
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
@@ -24,20 +25,6 @@ namespace {
 
 // Inline sends: the most that is asked for first; devices that have less get less.
 constexpr uint32_t kInlineWishes[] = {256, 64, 0};
-
-// In terms of connecting: verbs call many things invalid or not found that the caller did not name.
-absl::Status OfConnecting(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kNotFound:
-      return absl::UnavailableError(status.message());
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kAlreadyExists:
-      return absl::FailedPreconditionError(status.message());
-    default:
-      return status;
-  }
-}
 
 // The interrupt of the next completion queue: all in turn, from one that is another in each
 // process, so that the clients of a machine do not share one.
@@ -112,9 +99,7 @@ absl::Status Endpoint::WithDevices(const absl::Status& status, const NetAddress&
       return absl::Status(status.code(), absl::StrCat(status.message(), " ", files.message()));
     }
   }
-  const bool no_route = verbs::IsNoDevice(status) || error == ENETUNREACH ||
-                        error == EHOSTUNREACH || error == EADDRNOTAVAIL;
-  if (!no_route || verbs::IsSoft(api_) || !cm_channel_.valid()) return status;
+  if (!verbs::IsNoRoute(status) || verbs::IsSoft(api_) || !cm_channel_.valid()) return status;
   return absl::UnavailableError(absl::StrCat(
       "fabric ", fabric(), ": no RDMA device of this machine leads to ", server.host(), " (",
       std::strerror(error), "); ", verbs::AddressesWithDeviceText(cm_channel_),

@@ -13,6 +13,7 @@
 #include "common/softverbs/softverbs.h"
 #include "common/verbs/cm.h"
 #include "common/verbs/device.h"
+#include "common/verbs/device_files.h"
 #include "common/verbs/errors.h"
 #include "common/verbs/rdma_core.h"
 
@@ -21,15 +22,9 @@ namespace {
 
 thread_local verbs::VerbsApi* scoped_fabric = nullptr;
 
-// OK if the route to `address` has an RDMA device, else the reason why not.
-absl::Status CheckRdmaRoute(const NetAddress& address, std::chrono::milliseconds timeout) {
-  verbs::VerbsApi& api = verbs::RdmaCoreVerbs();
-  VERBENA_ASSIGN_OR_RETURN(const std::vector<std::string> devices, verbs::Device::List(api));
-  if (devices.empty()) return absl::UnavailableError("this machine has no RDMA device");
-  // rdma_cm resolves one to any device, where no server listens.
-  if (address.IsLoopback()) {
-    return absl::UnavailableError("a loopback address is on no RDMA device");
-  }
+// Asks the connection manager for the route to `address`: OK if it leads over an RDMA device.
+absl::Status FindRdmaRoute(verbs::VerbsApi& api, const NetAddress& address,
+                           std::chrono::milliseconds timeout) {
   VERBENA_ASSIGN_OR_RETURN(verbs::CmChannel channel, verbs::CmChannel::Create(api));
   VERBENA_ASSIGN_OR_RETURN(verbs::CmId id, verbs::CmId::Create(channel));
   const int timeout_ms = static_cast<int>(timeout.count());
@@ -45,7 +40,39 @@ absl::Status CheckRdmaRoute(const NetAddress& address, std::chrono::milliseconds
   return absl::OkStatus();
 }
 
+// What "auto" answers where it cannot tell whether an RDMA device leads to the server.
+absl::Status CannotTell(const NetAddress& address, const absl::Status& status) {
+  return OfConnecting(absl::Status(
+      status.code(),
+      absl::StrCat("fabric auto cannot tell whether an RDMA device leads to ", address.ToString(),
+                   ": ", absl::StripSuffix(status.message(), "."),
+                   address.IsLocal()
+                       ? ". For a server on this machine's software device say --fabric=soft"
+                       : "")));
+}
+
 }  // namespace
+
+absl::StatusOr<std::string> WhyNoRdma(verbs::VerbsApi& api, const NetAddress& address,
+                                      std::chrono::milliseconds timeout) {
+  // rdma_cm resolves one to any device, where no server listens.
+  if (address.IsLoopback()) return std::string("a loopback address is on no RDMA device");
+  const absl::StatusOr<std::vector<std::string>> devices = verbs::Device::List(api);
+  if (!devices.ok()) return CannotTell(address, devices.status());
+  const absl::Status route = devices->empty()
+                                 ? absl::UnavailableError("this machine has no RDMA device.")
+                                 : FindRdmaRoute(api, address, timeout);
+  if (route.ok()) return std::string();
+  // Where a file may not be opened or is missing the libraries hide the device, or say that there
+  // is none.
+  const absl::Status files = verbs::CheckDeviceFiles();
+  if (!files.ok()) {
+    return CannotTell(
+        address, absl::Status(route.code(), absl::StrCat(route.message(), " ", files.message())));
+  }
+  if (!devices->empty() && !verbs::IsNoRoute(route)) return CannotTell(address, route);
+  return std::string(absl::StripSuffix(route.message(), "."));
+}
 
 absl::StatusOr<FabricChoice> ChooseFabric(std::string_view fabric, const NetAddress& address,
                                           std::chrono::milliseconds timeout) {
@@ -59,12 +86,11 @@ absl::StatusOr<FabricChoice> ChooseFabric(std::string_view fabric, const NetAddr
     return absl::InvalidArgumentError(
         absl::StrCat("fabric is \"", ToAbsl(fabric), "\"; it must be auto, verbs or soft"));
   }
-  const absl::Status route = CheckRdmaRoute(address, timeout);
-  if (route.ok()) return FabricChoice{&verbs::RdmaCoreVerbs(), {}};
-  const std::string why(absl::StripSuffix(route.message(), "."));
+  VERBENA_ASSIGN_OR_RETURN(std::string why, WhyNoRdma(verbs::RdmaCoreVerbs(), address, timeout));
+  if (why.empty()) return FabricChoice{&verbs::RdmaCoreVerbs(), {}};
   if (address.IsLocal()) {
     VERBENA_RETURN_IF_ERROR(CheckSoftAfterFork());
-    return FabricChoice{&softverbs::SoftVerbs(), why};
+    return FabricChoice{&softverbs::SoftVerbs(), std::move(why)};
   }
   return absl::UnavailableError(
       absl::StrCat("no fabric reaches ", address.ToString(), ": verbs: ", why,

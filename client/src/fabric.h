@@ -16,10 +16,16 @@ struct FabricChoice {
   std::string why_not_verbs;  // where "auto" has taken the software device
 };
 
+// Why the route to `address` has no RDMA device of `api`'s (rdma-core's table, or a test's): empty
+// if it has one. An error where that cannot be told (no permission for the device files, no more
+// descriptors or memory, time is up): a device that cannot be used is not one that is not there.
+absl::StatusOr<std::string> WhyNoRdma(verbs::VerbsApi& api, const NetAddress& address,
+                                      std::chrono::milliseconds timeout);
+
 // The table for `fabric` ("verbs", "soft" or "auto"; InvalidArgument for anything else) and a
 // server at `address`. "auto" asks the connection manager for the route, which may take up to
-// `timeout`: verbs if it leads over an RDMA device, else soft if the address is this machine's,
-// else Unavailable with the reasons against both.
+// `timeout`: verbs if it leads over an RDMA device, WhyNoRdma's error if that cannot be told, else
+// soft if the address is this machine's, else Unavailable with the reasons against both.
 absl::StatusOr<FabricChoice> ChooseFabric(std::string_view fabric, const NetAddress& address,
                                           std::chrono::milliseconds timeout);
 

@@ -202,6 +202,12 @@ bool IsNoDevice(const absl::Status& status) {
   return error == ENODEV || error == ENXIO || error == ENOSYS || error == ENOENT;
 }
 
+bool IsNoRoute(const absl::Status& status) {
+  const std::optional<int> error = ErrnoOf(status);
+  return IsNoDevice(status) || error == ENETUNREACH || error == EHOSTUNREACH ||
+         error == EADDRNOTAVAIL;
+}
+
 const char* WcStatusText(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_SUCCESS:

@@ -77,6 +77,8 @@ absl::Status FromMinusOne(int returned, const char* call, Detail&& detail = {}) 
 // Whether a status says that this machine, container or device has no usable RDMA device at all
 // (as against a call that failed on a device that is there).
 bool IsNoDevice(const absl::Status& status);
+// Likewise, or an address that no RDMA device leads to.
+bool IsNoRoute(const absl::Status& status);
 
 // A sentence for people about a completion status, with a hint: what happened, what to look at.
 const char* WcStatusText(ibv_wc_status status);

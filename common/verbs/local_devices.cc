@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/macros.h"
+#include "common/verbs/kernel_cm.h"
 
 namespace verbena::verbs {
 
@@ -21,11 +22,23 @@ absl::StatusOr<CmId> BindToDevice(CmChannel& channel, const NetAddress& address)
 }
 
 std::vector<std::string> AddressesWithDevice(CmChannel& channel) {
+  std::vector<NetAddress> addresses = LocalAddresses();
+  for (NetAddress& address : addresses) address.set_port(0);
   std::vector<std::string> found;
-  for (NetAddress address : LocalAddresses()) {
-    address.set_port(0);
-    const absl::StatusOr<CmId> id = BindToDevice(channel, address);
-    if (id.ok()) found.push_back(absl::StrCat(address.host(), " (", id->device().name(), ")"));
+  const auto add = [&](const NetAddress& address, const std::string& device) {
+    found.push_back(absl::StrCat(address.host(), " (", device, ")"));
+  };
+  if (IsSoft(channel.api())) {
+    for (const NetAddress& address : addresses) {
+      const absl::StatusOr<CmId> id = BindToDevice(channel, address);
+      if (id.ok()) add(address, id->device().name());
+    }
+    return found;
+  }
+  const absl::StatusOr<std::vector<std::string>> devices = DevicesOfAddresses(addresses);
+  if (!devices.ok()) return found;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (!(*devices)[i].empty()) add(addresses[i], (*devices)[i]);
   }
   return found;
 }

@@ -19,6 +19,7 @@ bool IsSoft(const VerbsApi& api);
 absl::StatusOr<CmId> BindToDevice(CmChannel& channel, const NetAddress& address);
 
 // Of this machine's addresses, those that a device has, with its name: "192.168.77.1 (rxe0)".
+// No device is opened for it. Empty, too, where the connection manager cannot be asked.
 std::vector<std::string> AddressesWithDevice(CmChannel& channel);
 
 // The same in a sentence for people who named another one: "no address of this machine has a device

@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/macros.h"
 #include "common/base/threads.h"
+#include "common/verbs/device_files.h"
 #include "common/verbs/errors.h"
 #include "common/verbs/local_devices.h"
 #include "server/net/epoll.h"
@@ -31,6 +32,12 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(verbs::VerbsApi& api, N
                                                          const Slice& slice) {
   std::unique_ptr<Acceptor> acceptor(new Acceptor(api, options, connect, slice));
   VERBENA_RETURN_IF_ERROR(acceptor->BindAll(address));
+  if (address->IsWildcard() && !verbs::IsSoft(api)) {
+    // The others of a wildcard's devices serve; libibverbs shows no reason for one that does not.
+    if (const absl::Status files = verbs::CheckDeviceFiles(); !files.ok()) {
+      LogWarn("not listening on every RDMA device: ", files.message());
+    }
+  }
   // Of a wildcard's addresses, one whose port is down is waited for.
   const bool only_one = acceptor->listeners_.size() == 1;
   for (size_t i = 0; i < acceptor->listeners_.size();) {
@@ -59,7 +66,11 @@ absl::Status Acceptor::BindAll(NetAddress* address) {
   if (!channel.ok()) {
     const bool none = verbs::IsNoDevice(channel.status());
     if (!none && !absl::IsPermissionDenied(channel.status())) return channel.status();
-    return NoDeviceFor(*api_, channel_, *address, {std::string(channel.status().message())});
+    const absl::Status none_for =
+        NoDeviceFor(*api_, channel_, *address, {std::string(channel.status().message())});
+    // Refused for a reason that the device files do not show.
+    return none || address->IsLoopback() || !absl::IsNotFound(none_for) ? none_for
+                                                                        : channel.status();
   }
   channel_ = *std::move(channel);
   std::vector<std::string> without;
@@ -174,7 +185,11 @@ std::vector<AdapterInfo> Acceptor::Describe() const {
     info.transport = adapter->device().transport() == IBV_TRANSPORT_IWARP ? "iWARP" : "InfiniBand";
     for (const Listener& listener : listeners_) {
       // A device that the connection manager has opened anew has listeners of both times.
-      if (listener.adapter->name() == adapter->name()) info.listeners.push_back(listener.info);
+      if (listener.adapter->name() != adapter->name()) continue;
+      ListenerInfo& told = info.listeners.emplace_back(listener.info);
+      // No event tells of another MTU. A device that does not answer is as it was.
+      const auto port = verbs::DescribePort(adapter->device(), told.port.port);
+      if (port.ok()) told.port = *port;
     }
     info.plan = adapter->plan();
     info.connections = static_cast<uint32_t>(adapter->counters().connections.Get());

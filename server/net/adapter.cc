@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
+#include <string>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -48,6 +50,18 @@ DeviceLimits LimitsHere(const verbs::DeviceView& device, const ibv_device_attr& 
   return limits;
 }
 
+// Bytes that this process has locked for devices: what the kernel holds against RLIMIT_MEMLOCK.
+uint64_t PinnedBytes() {
+  std::ifstream file("/proc/self/status");
+  std::string label;
+  uint64_t kib = 0;
+  while (file >> label) {
+    if (label == "VmPin:") return file >> kib ? kib * kKiB : 0;
+    std::getline(file, label);
+  }
+  return 0;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Adapter>> Adapter::Create(verbs::CmId anchor,
@@ -56,6 +70,7 @@ absl::StatusOr<std::unique_ptr<Adapter>> Adapter::Create(verbs::CmId anchor,
   std::unique_ptr<Adapter> adapter(new Adapter);
   adapter->device_ = anchor.device();
   adapter->anchor_ = std::move(anchor);
+  adapter->pinned_before_ = PinnedBytes();
   const verbs::DeviceView& device = adapter->device_;
   VERBENA_RETURN_IF_ERROR(verbs::SetNonBlocking(device.async_fd()));
   VERBENA_ASSIGN_OR_RETURN(adapter->attributes_, device.Query());
@@ -116,14 +131,21 @@ absl::Status Adapter::ExplainRegistration(const absl::Status& status, const Slic
   const uint64_t messages = uint64_t{plan_.workers} * kMaxMessage *
                             (plan_.receives + std::min(plan_.receives, kMaxResponseBuffers));
   const uint64_t staging = plan_.workers * plan_.staging_bytes();
-  absl::Status explained = absl::ResourceExhaustedError(absl::StrCat(
+  const uint64_t own = region + messages + staging;
+  const std::string others = pinned_before_ == 0
+                                 ? ""
+                                 : absl::StrCat("; ", FormatSize(pinned_before_),
+                                                " are locked for other devices already, ",
+                                                FormatSize(pinned_before_ + own), " in all");
+  return absl::ResourceExhaustedError(absl::StrCat(
       "device ", name(), ": registered memory is locked, and this process may lock ",
-      FormatSize(limit.rlim_cur), ", but needs ", FormatSize(region + messages + staging),
-      " for this device (region ", FormatSize(region), ", message buffers ", FormatSize(messages),
-      staging > 0 ? absl::StrCat(", staging memory ", FormatSize(staging)) : "",
-      "), and as much again for each further device. Raise the limit or lower --memory. (",
+      FormatSize(limit.rlim_cur), " for all its devices together; this one needs ", FormatSize(own),
+      " (region ", FormatSize(region), ", message buffers ", FormatSize(messages),
+      staging > 0 ? absl::StrCat(", staging memory ", FormatSize(staging)) : "", ")", others,
+      ", and each further device needs as much again. Raise the limit, lower --memory, or listen "
+      "on "
+      "the address of one device. (",
       status.message(), ")"));
-  return explained;
 }
 
 absl::StatusOr<std::unique_ptr<QueueSet>> Adapter::MakeQueueSet(int worker) {

@@ -115,7 +115,8 @@ class Adapter {
   // The interrupt of a worker's completion queues: each has another, as far as there are enough.
   int CompletionVector(int worker) const { return worker % device_.completion_vectors(); }
 
-  verbs::CmId anchor_;  // destroyed last
+  verbs::CmId anchor_;          // destroyed last
+  uint64_t pinned_before_ = 0;  // bytes that this process had locked for other devices
   verbs::DeviceView device_;
   bool leaving_ = false;
   bool removed_ = false;

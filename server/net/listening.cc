@@ -29,13 +29,19 @@ std::vector<NetAddress> AddressesToListenOn(const verbs::VerbsApi& api, const Ne
 
 absl::Status NoDeviceFor(const verbs::VerbsApi& api, verbs::CmChannel& channel,
                          const NetAddress& address, const std::vector<std::string>& reasons) {
-  if (!verbs::IsSoft(api)) VERBENA_RETURN_IF_ERROR(verbs::CheckDeviceFiles());
+  const absl::Status files = verbs::IsSoft(api) ? absl::OkStatus() : verbs::CheckDeviceFiles();
+  // A loopback address is on no device, whatever this process may open.
+  if (!files.ok() && !address.IsLoopback()) {
+    // Not NotFound: the kernel has a device.
+    return absl::IsNotFound(files) ? absl::FailedPreconditionError(files.message()) : files;
+  }
   std::string text =
       absl::StrCat("fabric ", api.fabric(), ": no RDMA device has the address ", address.host());
   if (!reasons.empty()) absl::StrAppend(&text, " (", absl::StrJoin(reasons, "; "), ")");
   absl::StrAppend(&text, "; ",
-                  channel.valid() ? verbs::AddressesWithDeviceText(channel)
-                                  : std::string("no address of this machine has one"));
+                  !files.ok()       ? std::string(files.message())
+                  : channel.valid() ? verbs::AddressesWithDeviceText(channel)
+                                    : std::string("no address of this machine has one"));
   return absl::NotFoundError(text);
 }
 

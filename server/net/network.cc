@@ -12,9 +12,17 @@ namespace {
 // For the last steps once connections have been cut off; they wait for nobody.
 constexpr absl::Duration kCutOffLimit = absl::Seconds(3);
 
-// Whether a fabric that is not required may be left out for this.
-bool CanDoWithout(const absl::Status& status) {
-  return absl::IsNotFound(status) || absl::IsPermissionDenied(status);
+// Whether a fabric that is not required may be left out for this: only because no RDMA device has
+// the address. One that cannot be used is a failure, or clients would get another fabric unasked.
+bool CanDoWithout(const absl::Status& status) { return absl::IsNotFound(status); }
+
+// The same for a fabric that is required or not: the way out of the latter is said.
+absl::Status WithWayOut(const Fabric& fabric, const absl::Status& status) {
+  if (status.ok() || fabric.required) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(),
+                                   ". To serve the software device alone (clients of this host "
+                                   "only), say --fabric=soft"));
 }
 
 }  // namespace
@@ -27,7 +35,9 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const NetworkOptions& o
     absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Bind(
         *fabric.api, &network->options_.listen, options.queues, options.connect, slice);
     if (!acceptor.ok()) {
-      if (fabric.required || !CanDoWithout(acceptor.status())) return acceptor.status();
+      if (fabric.required || !CanDoWithout(acceptor.status())) {
+        return WithWayOut(fabric, acceptor.status());
+      }
       network->left_out_.emplace_back(acceptor.status().message());
       continue;
     }
@@ -49,7 +59,7 @@ absl::Status Network::TryBind(const NetworkOptions& options) {
   for (const Fabric& fabric : options.fabrics) {
     const absl::Status status = Acceptor::TryBind(*fabric.api, options.listen);
     if (!fabric.required && CanDoWithout(status)) continue;
-    VERBENA_RETURN_IF_ERROR(status);
+    VERBENA_RETURN_IF_ERROR(WithWayOut(fabric, status));
   }
   return absl::OkStatus();
 }

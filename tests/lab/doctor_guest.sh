@@ -138,6 +138,20 @@ says_of_all FAIL memory_lock '`ulimit -l unlimited`'
 says_of_all FAIL memory_lock '--ulimit memlock=-1'
 says_of_all FAIL memory_lock 'LimitMEMLOCK=infinity'
 
+# Two devices at the server: the route's counts, with the MTU that it has now.
+serve 0.0.0.0
+ip link set d0 mtu 4200
+examine 'server, MTU set anew' '0 1' doctor --server=$RXE:7400
+says_of_all OK server_mtu '4096 bytes at both ends'
+examine 'server, the other device' '0 1' doctor --server=$SIW:7400
+says_of_all OK server_mtu '1024 bytes at both ends'
+stop
+ip link set d0 mtu 1500
+
+MEMORY=64GiB examine 'a region that no guest holds' 2 doctor
+says_of_all FAIL memory '64GiB'
+says_of_all WARN huge_pages 'see the check of memory'
+
 ip link set d0 mtu 1000
 ip link set e0 mtu 1000
 examine 'small MTU' 1 doctor
@@ -170,6 +184,13 @@ mv /dev/infiniband/rdma_cm "$WORK/"
 examine 'no rdma_cm file' 2 doctor
 says FAIL device_files rxe0 '/dev/infiniband/rdma_cm is missing'
 mv "$WORK/rdma_cm" /dev/infiniband/
+mkdir "$WORK/uverbs"
+mv /dev/infiniband/uverbs* "$WORK/uverbs/"
+examine 'no uverbs files' 2 doctor
+says FAIL device_files rxe0 '/dev/infiniband/uverbs'
+says FAIL device_files siw0 'is missing'
+if grep -F '"id":"provider"' "$WORK/checks"; then wrong 'the provider is blamed'; fi
+mv "$WORK/uverbs/"* /dev/infiniband/
 chmod 600 /dev/infiniband/*
 # A user's capabilities, in root's clothes: only the permissions of others count.
 examine 'no permission' 2 setpriv --reuid=65534 --regid=65534 --clear-groups \

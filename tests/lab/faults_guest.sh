@@ -79,6 +79,11 @@ cannot_start() {
     'ulimit -l' 'memlock=-1' LimitMEMLOCK -- \
     setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock \
     bash -c 'ulimit -l 64 && exec "$@"' - "${server[@]}" --fabric=verbs --listen="$RXE:0"
+  # Enough for one device (about 125 MiB each), too little for both.
+  refused 'too little memory may be locked for two devices' 195.31MiB 'for all its devices together' \
+    'are locked for other devices already, 2' 'in all' 'ulimit -l' -- \
+    setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock \
+    bash -c 'ulimit -l 200000 && exec "$@"' - "${server[@]}" --fabric=verbs --listen="0.0.0.0:0"
   local file=/dev/infiniband/uverbs0
   [ "$(<"/sys/class/infiniband_verbs/uverbs0/ibdev")" = rxe0 ] || file=/dev/infiniband/uverbs1
   chmod 600 $file
@@ -94,6 +99,45 @@ cannot_start() {
   says "$LOG" SOFT 'no RDMA device has the address 127.0.0.1' "$RXE (rxe0)"
   stop_server
   ok 'auto says that it takes the software device, and why'
+  start_server --fabric=auto --listen=127.0.0.1:0 --log_level=warn
+  says "$LOG" SOFT 'no RDMA device has the address 127.0.0.1'
+  # It has no use for the devices, so it does not hold them up.
+  if find "/proc/$SERVER/fd" -lname '/dev/infiniband/uverbs*' | grep .; then
+    fail 'a server on the software device has RDMA devices open'
+  fi
+  timeout 20 rdma link delete siw0 || fail 'a server on the software device holds siw0 up'
+  rdma link add siw0 type siw netdev e0
+  until_true 20 'siw0 does not become active' grep -q ACTIVE /sys/class/infiniband/siw0/ports/1/state
+  stop_server
+  ok 'auto says so at log level warn, and holds up no device'
+}
+
+# auto takes the software device only where no RDMA device leads to the address.
+auto_without_permission() {
+  local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups) each
+  local client=("$BIN/verbena-cli" --fabric=auto --server="$RXE:$PORT" --timeout=5s)
+  for each in 0.0.0.0 "$RXE"; do
+    chmod 600 /dev/infiniband/*
+    refused "auto, a server on $each without permission" /dev/infiniband/ 'no permission' \
+      --fabric=soft -- "${nobody[@]}" "${server[@]}" --fabric=auto --listen="$each:0"
+    chmod 666 /dev/infiniband/*
+  done
+  # Serves both fabrics, so that a client could change to the software device.
+  start_server --fabric=auto --listen="0.0.0.0:$PORT"
+  for each in uverbs rdma_cm; do
+    chmod 600 /dev/infiniband/$each*
+    REFUSED=3 refused "auto, a client without permission for $each" "/dev/infiniband/$each" \
+      'no permission' --fabric=soft -- "${nobody[@]}" "${client[@]}" put a b
+    chmod 666 /dev/infiniband/$each*
+  done
+  mkdir "$WORK/uverbs"
+  mv /dev/infiniband/uverbs* "$WORK/uverbs/"
+  REFUSED=3 refused 'auto, a client without the files of devices' /dev/infiniband/uverbs \
+    'does not exist' --fabric=soft -- "${client[@]}" put a b
+  mv "$WORK/uverbs/"* /dev/infiniband/
+  "${nobody[@]}" "${client[@]}" ping >"$WORK/ping" || fail 'auto, a user who may use the device cannot'
+  says "$WORK/ping" 'fabric verbs'
+  stop_server
 }
 
 client_without_permission() {
@@ -213,6 +257,7 @@ all_devices_go() {
 }
 
 cannot_start
+auto_without_permission
 client_without_permission
 listens_everywhere
 link_goes_and_comes

@@ -75,6 +75,7 @@ void CheckPorts(const Context& context);
 
 // limits.cc: what devices and this process allow.
 void CheckDeviceLimits(const Context& context);
+void CheckMemory(const Context& context);
 void CheckLockedMemory(const Context& context);
 void CheckHugePages(const Context& context);
 void CheckOpenFiles(const Context& context);

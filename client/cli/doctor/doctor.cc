@@ -20,6 +20,7 @@ Report Examine(const Options& options, const SystemView& system, verbs::VerbsApi
     CheckPorts(context);
     CheckDeviceLimits(context);
   }
+  CheckMemory(context);
   CheckLockedMemory(context);
   CheckHugePages(context);
   CheckOpenFiles(context);
@@ -47,7 +48,7 @@ What it looks at
                          devices of the kernel, and whether libibverbs can use them
   link, address, gid, mtu, namespace
                          each port: link, IP addresses and their RoCE v2 entries, packet sizes
-  limits, memory_lock, huge_pages, open_files
+  limits, memory, memory_lock, huge_pages, open_files
                          what devices and this process allow, against a region of --memory
   container, cgroup      whether this is a container, and what it lacks
   pfc, ecn, trust, traffic_class, roce_version, congestion

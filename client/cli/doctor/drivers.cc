@@ -305,9 +305,11 @@ void CheckDevices(Context& context) {
   for (const RdmaDevice& device : context.devices) {
     if (!device.connects()) {
       TellUnusable(context, device);
+    } else if (!CheckDeviceFiles(context, device)) {
+      // Said. libibverbs hides a device whose file is missing, so its provider is not in question.
     } else if (std::find(shown.begin(), shown.end(), device.name) == shown.end()) {
       FailProvider(context, device);
-    } else if (CheckDeviceFiles(context, device)) {
+    } else {
       AskDevice(context, device);
     }
   }

@@ -163,6 +163,35 @@ void CheckDeviceLimits(const Context& context) {
   }
 }
 
+// The machine's memory against the region. (A container's own limit is the server's to refuse.)
+void CheckMemory(const Context& context) {
+  const uint64_t memory = context.options.memory;
+  const auto total = context.system.MemInfo("MemTotal");
+  if (memory == 0 || !total.has_value()) return;
+  const uint64_t available = context.system.MemInfo("MemAvailable").value_or(*total);
+  const uint64_t huge = context.system.MemInfo("HugePages_Free").value_or(0) *
+                        context.system.MemInfo("Hugepagesize").value_or(0);
+  const std::vector<Figure> figures = {{"region_bytes", static_cast<double>(memory)},
+                                       {"total_bytes", static_cast<double>(*total)},
+                                       {"available_bytes", static_cast<double>(available)}};
+  const std::string finding = absl::StrCat(
+      "a region of ", FormatSize(memory), "; this machine has ", FormatSize(*total / kMiB * kMiB),
+      " of memory, ", FormatSize(available / kMiB * kMiB), " of it available");
+  // The server takes free huge pages, too, which do not count as available.
+  const uint64_t fits = std::max(available, huge) / kMiB * kMiB;
+  const std::string smaller =
+      absl::StrCat("verbena-server --memory=", FormatSize(fits), " or less");
+  if (memory > *total) {
+    context.Fail("memory", "", finding + ": it does not hold such a region",
+                 smaller + ", or a machine with more memory", figures);
+  } else if (memory > available && memory > huge) {
+    context.Warn("memory", "", finding + ": a server that is started now refuses it",
+                 "end what takes the memory, or " + smaller, figures);
+  } else {
+    context.Ok("memory", "", finding, figures);
+  }
+}
+
 void CheckLockedMemory(const Context& context) {
   const auto limits = context.system.ProcessLimit("Max locked memory");
   if (!limits.has_value()) return;  // no /proc: nothing is known
@@ -176,7 +205,10 @@ void CheckLockedMemory(const Context& context) {
       memory == 0 ? absl::StrCat("a client needs about ", FormatSize(need))
                   : absl::StrCat("a region of ", FormatSize(memory), " with message buffers ",
                                  staging ? "and staging memory " : "", "for one worker needs ",
-                                 FormatSize(need / kMiB * kMiB));
+                                 FormatSize(need / kMiB * kMiB),
+                                 context.answers.size() > 1
+                                     ? ", and as much again for each further device it listens on"
+                                     : "");
   std::vector<Figure> figures = {{"need_bytes", static_cast<double>(need)}};
   if (limit == UINT64_MAX) {
     context.Ok("memory_lock", "", "unlimited; " + whose, figures);
@@ -237,6 +269,8 @@ void CheckHugePages(const Context& context) {
   } else if (transparent == "always" || transparent == "within_size" || transparent == "advise" ||
              transparent == "force") {
     context.Ok("huge_pages", "", finding + " (the server asks for them)", figures);
+  } else if (context.options.memory > system.MemInfo("MemTotal").value_or(UINT64_MAX)) {
+    context.Warn("huge_pages", "", finding, "none can help: see the check of memory", figures);
   } else {
     context.Warn("huge_pages", "",
                  finding + ": the region gets small pages, which cost speed and time at the start",

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/strings/escaping.h"
@@ -13,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/doctor/checks.h"
+#include "client/cli/doctor/server_mtu.h"
 #include "client/src/fabric.h"
 #include "common/base/clock.h"
 #include "common/base/macros.h"
@@ -243,15 +243,8 @@ void ServerLook::CompareMtu() {
   const ibv_port_attr* const port = Port();
   const auto text = connection_->Info();
   if (port == nullptr || !text.ok()) return;
-  const auto info = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!info.is_object()) return;
   const uint64_t here = verbs::MtuBytes(port->active_mtu);
-  std::vector<uint64_t> there;
-  for (const auto& adapter : info.value("adapters", nlohmann::json::array())) {
-    if (adapter.is_object() && adapter.value("fabric", "") == fabric_) {
-      there.push_back(adapter.value("mtu", uint64_t{0}));
-    }
-  }
+  const std::vector<uint64_t> there = ServerMtus(*text, fabric_, address_);
   if (there.empty()) return;
   const std::vector<Figure> figures = {{"here_bytes", static_cast<double>(here)},
                                        {"server_bytes", static_cast<double>(there.front())}};

@@ -172,6 +172,31 @@ TEST_F(DoctorChecks, HugePages) {
   EXPECT_EQ(machine_.Find("huge_pages").status, Status::kOk);
 }
 
+TEST_F(DoctorChecks, Memory) {
+  EXPECT_EQ(machine_.Find("memory").status, Status::kOk);
+  machine_.options().memory = 64 * kGiB;  // of 62.5
+  Check check = machine_.Find("memory");
+  EXPECT_EQ(check.status, Status::kFail);
+  EXPECT_THAT(check.finding, AllOf(HasSubstr("64GiB"), HasSubstr("62.5GiB")));
+  EXPECT_THAT(check.remedy, HasSubstr("verbena-server --memory=62.5GiB or less"));
+  EXPECT_THAT(machine_.Find("huge_pages").remedy, testing::Not(HasSubstr("nr_hugepages")));
+
+  machine_.options().memory = kGiB;
+  machine_.File("/proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524288 kB\n");
+  check = machine_.Find("memory");
+  EXPECT_EQ(check.status, Status::kWarn);
+  EXPECT_THAT(check.finding, HasSubstr("512MiB of it available"));
+  EXPECT_THAT(check.remedy, HasSubstr("--memory=512MiB or less"));
+  // Free huge pages hold it.
+  machine_.File("/proc/meminfo",
+                "MemTotal: 2097152 kB\nMemAvailable: 524288 kB\nHugePages_Free: 600\n"
+                "Hugepagesize: 2048 kB\n");
+  EXPECT_EQ(machine_.Find("memory").status, Status::kOk);
+  machine_.options().memory = 0;
+  const Report report = machine_.Examine();
+  for (const Check& other : report.checks()) EXPECT_NE(other.id, "memory");
+}
+
 TEST_F(DoctorChecks, OpenFiles) {
   EXPECT_EQ(machine_.Find("open_files").status, Status::kOk);
   // The hard limit counts, since the server raises the soft one.

@@ -215,6 +215,17 @@ TEST_F(DoctorMachines, DeviceFiles) {
   check = machine_.Find("device_files", "mlx5_0");
   EXPECT_EQ(check.status, Status::kFail);
   EXPECT_THAT(check.finding, HasSubstr("/dev/infiniband/rdma_cm is missing"));
+
+  // libibverbs does not show such a device, and its provider is as good as ever.
+  machine_.File("/dev/infiniband/rdma_cm", "");
+  machine_.Remove("/dev/infiniband/uverbs0");
+  machine_.verbs().Hide("mlx5_0");
+  check = machine_.Find("device_files", "mlx5_0");
+  EXPECT_EQ(check.status, Status::kFail);
+  EXPECT_THAT(check.finding, HasSubstr("/dev/infiniband/uverbs0 is missing"));
+  EXPECT_THAT(check.remedy, HasSubstr("--device=/dev/infiniband"));
+  const Report report = machine_.Examine();
+  for (const Check& other : report.checks()) EXPECT_NE(other.id, "provider");
 }
 
 TEST_F(DoctorMachines, ADeviceThatCannotBeOpened) {
