@@ -28,7 +28,8 @@ enum class CmKind : uint32_t {
   kReady = 4,       // active -> passive: established
   kDisconnect = 5,  // either; answered with kDisconnected
   kDisconnected = 6,
-  kMemory = 7,  // either: a memfd under a registration
+  kMemory = 7,      // either: a memfd under a registration
+  kMemoryGone = 8,  // either: no registration of the PD lies in that memfd any more
 };
 
 // What goes over the wire, besides descriptors.
@@ -42,7 +43,7 @@ struct CmBody {
   uint32_t pd = 0;
   uint32_t recv_cq = 0, recv_slot = 0, send_cq = 0, send_slot = 0;
   uint64_t recv_channel = 0, send_channel = 0;  // 0: none
-  uint64_t memory = 0;                          // kMemory
+  uint64_t memory = 0;                          // kMemory, kMemoryGone
   sockaddr_storage source{}, target{};          // kRequest, as the active end sees them
   uint32_t reason = 0;                          // kReject
   uint8_t responder_resources = 0;

@@ -1,5 +1,7 @@
 #include "common/softverbs/completion_queue.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -25,7 +27,7 @@ constexpr auto kFired = static_cast<uint32_t>(ArmState::kFired);
 }  // namespace
 
 CompletionChannel* CompletionChannel::Create(Context* context) {
-  EventCounter counter = EventCounter::Create();
+  EventCounter counter = EventCounter::CreateShared();
   if (!counter.valid()) return nullptr;
   auto* channel = new CompletionChannel();
   channel->counter_ = std::move(counter);
@@ -57,33 +59,52 @@ void CompletionChannel::Detach(CompletionQueue* cq) {
   const std::lock_guard lock(mutex_);
   std::erase(cqs_, cq);
   refcnt = static_cast<int>(cqs_.size());
-  // An event that nobody collected goes with its CQ.
-  if (cq->notify().control.exchange(kIdle) == kFired) counter_.Discard();
+  if (cq->notify().control.exchange(kIdle) != kFired) return;
+  (void)counter_.TryTake();
+  SignalIfFired();
+}
+
+int CompletionChannel::ShareFd() {
+  if ((fcntl(counter_.fd(), F_GETFL) & O_NONBLOCK) != 0) never_wait_.store(true);
+  return counter_.fd();
 }
 
 int CompletionChannel::GetEvent(ibv_cq** cq, void** cq_context) {
   for (;;) {
-    if (counter_.Take() != 0) return -1;
+    const bool never_wait = never_wait_.load();
+    if ((never_wait ? counter_.TryTake() : counter_.Take()) != 0) return -1;
     const std::lock_guard lock(mutex_);
     for (size_t i = 0; i < cqs_.size(); ++i) {
       CompletionQueue* candidate = cqs_[(next_ + i) % cqs_.size()];
       uint32_t fired = kFired;
       if (!candidate->notify().control.compare_exchange_strong(fired, kIdle)) continue;
       next_ = (next_ + i + 1) % cqs_.size();
+      SignalIfFired();
       candidate->CountEvent();
       *cq = candidate;
       *cq_context = candidate->cq_context;
       return 0;
     }
-    // A count without an event: left over from a peer's death or a destroyed CQ.
+    // A signal without an event: of a CQ that another signal has been taken for, left over from a
+    // peer's death or a destroyed CQ, or a peer's mischief; which must not keep the caller here.
+    if (never_wait) {
+      errno = EAGAIN;
+      return -1;
+    }
+  }
+}
+
+void CompletionChannel::SignalIfFired() {
+  for (CompletionQueue* cq : cqs_) {
+    if (cq->notify().control.load() != kFired) continue;
+    counter_.Signal();
+    return;
   }
 }
 
 void CompletionChannel::ResignalFired() {
   const std::lock_guard lock(mutex_);
-  for (CompletionQueue* cq : cqs_) {
-    if (cq->notify().control.load() == kFired) counter_.Signal();
-  }
+  SignalIfFired();
 }
 
 CompletionQueue* CompletionQueue::Create(Context* context, int entries, void* cq_context,

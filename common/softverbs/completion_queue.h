@@ -26,6 +26,9 @@ namespace verbena::softverbs {
 class CompletionQueue;
 class QueuePair;
 
+// Peers signal the channel's descriptor and can misuse it (see EventCounter): the truth about
+// events is in the CQs' `control` words, a signal only says that it is worth looking. Whoever takes
+// the signals and finds more fired CQs than it hands out signals again.
 class CompletionChannel : public ibv_comp_channel {
  public:
   static CompletionChannel* Create(Context* context);
@@ -38,18 +41,24 @@ class CompletionChannel : public ibv_comp_channel {
 
   uint64_t id() const { return id_; }
   const EventCounter& counter() const { return counter_; }
+  // The descriptor for a peer. From then on O_NONBLOCK, if the owner has set it, holds even if a
+  // peer clears it.
+  int ShareFd();
 
   int GetEvent(ibv_cq** cq, void** cq_context);
   void Attach(CompletionQueue* cq);
+  // Forgets the CQ and an event of its that nobody has collected.
   void Detach(CompletionQueue* cq);
   // After the death of a peer: it may have fired a CQ and not lived to signal.
   void ResignalFired();
 
  private:
   CompletionChannel() = default;
+  void SignalIfFired();  // caller holds mutex_
 
   uint64_t id_ = 0;
   EventCounter counter_;
+  std::atomic<bool> never_wait_{false};
   std::mutex mutex_;
   std::vector<CompletionQueue*> cqs_;
   size_t next_ = 0;  // where the next search starts, so that every CQ has its turn

@@ -67,11 +67,11 @@ void ConnectionManager::FillQp(CmMessage* message, QueuePair* qp, int segment_fd
   if (segment_fd >= 0) message->AddFd(segment_fd);
   if (CompletionChannel* channel = qp->rcq()->comp_channel(); channel != nullptr) {
     body.recv_channel = channel->id();
-    message->AddFd(channel->counter().fd());
+    message->AddFd(channel->ShareFd());
   }
   if (CompletionChannel* channel = qp->scq()->comp_channel(); channel != nullptr) {
     body.send_channel = channel->id();
-    message->AddFd(channel->counter().fd());
+    message->AddFd(channel->ShareFd());
   }
 }
 
@@ -418,6 +418,10 @@ void ConnectionManager::OnLinkMessage(Link* link, CmMessage message) {
       break;
     case CmKind::kDisconnect:
       HandleDisconnect(id);
+      break;
+    case CmKind::kMemoryGone:
+      // The link has let go of it. A key's tag is cleared before its memory is withdrawn.
+      if (id->qp != nullptr) id->queue_pair()->DropStaleTranslations();
       break;
     case CmKind::kDisconnected:
       if (id->state == State::kDisconnecting) Disconnected(id);

@@ -109,7 +109,7 @@ void ConnectionManager::DropEvents(CmId* id, std::vector<CmId*>* orphans) {
     if (event->listen_id == id) orphans->push_back(static_cast<CmId*>(event->id));
     return event->id == id || event->listen_id == id;
   });
-  for (size_t i = 0; i < dropped; ++i) channel->counter.Discard();
+  for (size_t i = 0; i < dropped; ++i) (void)channel->counter.TryTake();
 }
 
 // --- Ids. ---
@@ -311,7 +311,7 @@ int ConnectionManager::MigrateId(CmId* id, CmChannel* channel) {
     static_cast<CmId*>(event->id)->channel = channel;
     channel->queue.push_back(std::move(event));
     channel->counter.Signal();
-    old->counter.Discard();
+    (void)old->counter.TryTake();
   }
   old->queue = std::move(staying);
   return 0;

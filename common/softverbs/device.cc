@@ -91,9 +91,9 @@ bool Device::Start() {
   }
   notify_ = std::move(*notify);
   regions_ = MemoryRegions::Create();
-  kick_ = EventCounter::Create();
+  kick_ = EventCounter::CreateShared();
   if (regions_ == nullptr || !kick_.valid() || !service_.valid()) return false;
-  fcntl(kick_.fd(), F_SETFL, O_NONBLOCK);
+  fcntl(kick_.fd(), F_SETFL, O_NONBLOCK);  // for those who signal
   if (const absl::Status status = service_.Start(); !status.ok()) {
     LogError("softverbs: ", status.message());
     errno = EAGAIN;
@@ -108,8 +108,9 @@ void Device::KickService(uint32_t cq_number) {
 }
 
 void Device::ServePending() {
-  while (kick_.Take() == 0) {
-  }
+  // Once: a peer that keeps signalling must not keep this thread here. Taken before the words are
+  // looked at, so that a bit which this round misses is signalled again.
+  (void)kick_.TryTake();
   auto& words = notify().service;
   for (uint32_t w = 0; w < words.size(); ++w) {
     if (words[w].load() == 0) continue;
@@ -243,7 +244,7 @@ void Context::DropAsync(const void* object) {
   const std::lock_guard lock(async_mutex_);
   const auto dropped = std::erase_if(
       async_queue_, [&](const ibv_async_event& event) { return event.element.cq == object; });
-  for (size_t i = 0; i < dropped; ++i) async_.Discard();
+  for (size_t i = 0; i < dropped; ++i) (void)async_.TryTake();
 }
 
 }  // namespace verbena::softverbs

@@ -4,8 +4,9 @@
 // lock order (outermost first; a thread never takes a lock to the left of one that it holds):
 //   ConnectionManager::mutex -> Device::object_mutex -> CompletionQueue::progress_lock ->
 //   QueuePair::rx_lock -> QueuePair::sq_lock -> Link::socket_mutex -> PeerProcess::mutex
+//   ConnectionManager::mutex -> MemoryRegions::mutex -> the registry of links -> Link::socket_mutex
 //   ... QueuePair::sq_lock -> ReceiveQueue::lock -> CompletionQueue::lock ->
-//   CompletionChannel::mutex, Context::async mutex, MemoryRegions::mutex, ServiceThread::mutex
+//   CompletionChannel::mutex, Context::async mutex, ServiceThread::mutex
 #pragma once
 
 #include <infiniband/verbs.h>

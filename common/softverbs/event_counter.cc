@@ -18,19 +18,28 @@ EventCounter EventCounter::Create() {
   return counter;
 }
 
-int EventCounter::Take() const {
-  uint64_t one;
-  const ssize_t n = read(fd_.get(), &one, sizeof(one));
-  return n == sizeof(one) ? 0 : -1;
+EventCounter EventCounter::CreateShared() {
+  EventCounter counter;
+  counter.fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC));
+  return counter;
 }
 
-void EventCounter::Discard() const {
-  uint64_t one;
-  iovec vector = {&one, sizeof(one)};
-  if (preadv2(fd_.get(), &vector, 1, -1, RWF_NOWAIT) >= 0 || errno == EAGAIN) return;
+int EventCounter::Take() const {
+  uint64_t count;
+  const ssize_t n = read(fd_.get(), &count, sizeof(count));
+  return n == sizeof(count) ? 0 : -1;
+}
+
+int EventCounter::TryTake() const {
+  uint64_t count;
+  iovec vector = {&count, sizeof(count)};
+  if (preadv2(fd_.get(), &vector, 1, -1, RWF_NOWAIT) >= 0) return 0;
+  if (errno == EAGAIN) return -1;
   // Kernels before 5.13: look first. A concurrent reader could make this wait for the next count.
   pollfd entry = {fd_.get(), POLLIN, 0};
-  if (poll(&entry, 1, 0) == 1) (void)!read(fd_.get(), &one, sizeof(one));
+  if (poll(&entry, 1, 0) == 1) return Take();
+  errno = EAGAIN;
+  return -1;
 }
 
 void EventCounter::SignalFd(int fd) {

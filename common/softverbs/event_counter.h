@@ -1,6 +1,10 @@
-// An eventfd that counts: the descriptor behind completion channels, async_fd and CM channels.
-// Readable (poll, epoll) while something is waiting; obeys O_NONBLOCK as set by its user.
+// An eventfd: the descriptor behind completion channels, async_fd, CM channels and the device's
+// kick. Readable (poll, epoll) while something is waiting; obeys O_NONBLOCK as set by its user.
 // Thread-safe.
+//
+// Peers hold some of these descriptors, and with them the count and the flags: they can write any
+// count, take it away, and set or clear O_NONBLOCK. Those counters are made by CreateShared: one
+// read takes the whole count, so that it costs no more to be rid of 2^64 signals than of one.
 #pragma once
 
 #include "common/base/unique_fd.h"
@@ -9,17 +13,20 @@ namespace verbena::softverbs {
 
 class EventCounter {
  public:
-  // errno says why if !valid().
+  // One signal per take. Not for descriptors that peers get. errno says why if !valid().
   static EventCounter Create();
+  // All signals per take: what has happened is to be looked up elsewhere.
+  static EventCounter CreateShared();
 
   bool valid() const { return fd_.valid(); }
   int fd() const { return fd_.get(); }
 
   void Signal() const { SignalFd(fd_.get()); }
-  // Takes one count; waits for it unless the descriptor is O_NONBLOCK. 0, or -1 with errno.
+  // Takes a signal (CreateShared: all); waits for it unless the descriptor is O_NONBLOCK. 0, or -1
+  // with errno.
   int Take() const;
-  // Takes one count if there is one, never waits.
-  void Discard() const;
+  // The same without ever waiting, whatever the flags say. 0, or -1 with errno EAGAIN.
+  int TryTake() const;
 
   // Never waits: a counter that is full is signalled enough.
   static void SignalFd(int fd);

@@ -20,6 +20,15 @@ std::vector<std::weak_ptr<Link>>& Registry() {
 constexpr size_t kMaxSockets = 1u << 17;
 std::atomic<int>* g_sockets = new std::atomic<int>[kMaxSockets] {};
 
+std::vector<std::shared_ptr<Link>> LinksOf(uint32_t pd) {
+  std::vector<std::shared_ptr<Link>> links;
+  const std::lock_guard lock(g_registry_mutex);
+  for (const auto& known : Registry()) {
+    if (auto link = known.lock(); link && link->local_pd.load() == pd) links.push_back(link);
+  }
+  return links;
+}
+
 // An initiator that is stopped inside a copy must not hold up its target for ever.
 constexpr int64_t kInitiatorWaitNanos = 200'000'000;
 
@@ -72,16 +81,30 @@ absl::Status Link::SetRemote(CmMessage* message) {
   remote_.send_slot = body.send_slot;
   size_t next = 3;
   if (body.recv_channel != 0) {
-    remote_.recv_channel = peer->AdoptChannel(body.recv_channel, std::move(message->fds[next++]));
+    remote_.recv_channel =
+        AdoptChannel(*peer, 0, body.recv_channel, std::move(message->fds[next++]));
   }
   if (body.send_channel != 0) {
-    remote_.send_channel = peer->AdoptChannel(body.send_channel, std::move(message->fds[next++]));
+    remote_.send_channel =
+        AdoptChannel(*peer, 1, body.send_channel, std::move(message->fds[next++]));
   }
   const std::lock_guard lock(socket_mutex_);
   peer_ = std::move(peer);
-  for (auto& [id, fd] : early_memories_) peer_->AdoptMemory(id, std::move(fd));
+  for (auto& [id, fd] : early_memories_) AdoptMemory(id, std::move(fd));
   early_memories_.clear();
   return absl::OkStatus();
+}
+
+int Link::AdoptChannel(PeerProcess& peer, size_t which, uint64_t id, UniqueFd fd) {
+  channels_[which] = peer.AdoptChannel(id, std::move(fd));
+  return channels_[which] == nullptr ? -1 : channels_[which]->get();
+}
+
+// Caller holds socket_mutex_.
+void Link::AdoptMemory(uint64_t id, UniqueFd fd) {
+  if (auto memory = peer_->AdoptMemory(id, std::move(fd)); memory != nullptr) {
+    memories_[id] = std::move(memory);
+  }
 }
 
 bool Link::Watch() {
@@ -143,6 +166,36 @@ void Link::Announce(uint64_t memory, int fd) {
   Send(message);
 }
 
+void Link::Withdraw(uint64_t memory) {
+  {
+    const std::lock_guard lock(socket_mutex_);
+    if (announced_.erase(memory) == 0) return;
+    // What a peer that does not read has not been told need not be taken back, nor may it pile up.
+    const auto unsent = std::erase_if(outbox_, [&](const CmMessage& message) {
+      return message.body.kind == CmKind::kMemory && message.body.memory == memory;
+    });
+    if (unsent > 0) return;
+  }
+  CmMessage message(CmKind::kMemoryGone);
+  message.body.memory = memory;
+  Send(message);
+}
+
+// Caller holds socket_mutex_. In the order of the socket, whoever reads it.
+void Link::TakeAnnouncement(CmMessage* message) {
+  const uint64_t id = message->body.memory;
+  if (message->body.kind == CmKind::kMemoryGone) {
+    memories_.erase(id);
+    std::erase_if(early_memories_, [&](const auto& early) { return early.first == id; });
+  } else if (message->body.kind == CmKind::kMemory && message->fds.size() == 1) {
+    if (peer_ != nullptr) {
+      AdoptMemory(id, std::move(message->fds[0]));
+    } else {
+      early_memories_.emplace_back(id, std::move(message->fds[0]));
+    }
+  }
+}
+
 // Caller holds socket_mutex_. Takes one message off the socket; memory announcements are dealt
 // with here. False if there was nothing.
 bool Link::ReceiveOne(CmMessage* message, bool* closed) {
@@ -150,13 +203,7 @@ bool Link::ReceiveOne(CmMessage* message, bool* closed) {
   const int result = CmReceive(socket_.get(), message);
   if (result < 0) *closed = true;
   if (result <= 0) return false;
-  if (message->body.kind == CmKind::kMemory && message->fds.size() == 1) {
-    if (peer_ != nullptr) {
-      peer_->AdoptMemory(message->body.memory, std::move(message->fds[0]));
-    } else {
-      early_memories_.emplace_back(message->body.memory, std::move(message->fds[0]));
-    }
-  }
+  TakeAnnouncement(message);
   return true;
 }
 
@@ -239,14 +286,11 @@ void LinkRegistry::Add(const std::shared_ptr<Link>& link) {
 }
 
 void LinkRegistry::AnnounceMemory(uint32_t pd, uint64_t memory, int fd) {
-  std::vector<std::shared_ptr<Link>> links;
-  {
-    const std::lock_guard lock(g_registry_mutex);
-    for (const auto& known : Registry()) {
-      if (auto link = known.lock(); link && link->local_pd.load() == pd) links.push_back(link);
-    }
-  }
-  for (const auto& link : links) link->Announce(memory, fd);
+  for (const auto& link : LinksOf(pd)) link->Announce(memory, fd);
+}
+
+void LinkRegistry::WithdrawMemory(uint32_t pd, uint64_t memory) {
+  for (const auto& link : LinksOf(pd)) link->Withdraw(memory);
 }
 
 void LinkRegistry::WaitForInitiators(uint32_t pd) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -26,7 +27,7 @@ struct RemoteQp {
   uint32_t pd = 0;
   uint32_t recv_cq = 0, recv_slot = 0;
   uint32_t send_cq = 0, send_slot = 0;
-  int recv_channel = -1, send_channel = -1;  // owned by PeerProcess, -1: the CQ has no channel
+  int recv_channel = -1, send_channel = -1;  // the Link's, -1: the CQ has no channel
 };
 
 class Link : public EpollHandler, public std::enable_shared_from_this<Link> {
@@ -60,6 +61,8 @@ class Link : public EpollHandler, public std::enable_shared_from_this<Link> {
 
   // Tells the peer about a memfd under registrations of this link's PD, once each.
   void Announce(uint64_t memory, int fd);
+  // Tells the peer that a memfd which it has been told about lies under none any more.
+  void Withdraw(uint64_t memory);
   // Reads the socket for announcements on the caller's thread; other messages wait for the service
   // thread. For an initiator that meets a key whose memory it does not know.
   void DrainAnnouncements();
@@ -90,8 +93,11 @@ class Link : public EpollHandler, public std::enable_shared_from_this<Link> {
  private:
   size_t side_index() const { return static_cast<size_t>(side_); }
   LinkSegment* segment_data() const { return segment_data_; }
+  int AdoptChannel(PeerProcess& peer, size_t which, uint64_t id, UniqueFd fd);
   bool ReceiveOne(CmMessage* message, bool* closed);
   void FlushOutbox();
+  void AdoptMemory(uint64_t id, UniqueFd fd);
+  void TakeAnnouncement(CmMessage* message);
   void FireIfArmed(uint32_t cq, int channel, bool solicited);
 
   Owner* owner_;
@@ -107,6 +113,11 @@ class Link : public EpollHandler, public std::enable_shared_from_this<Link> {
   std::deque<CmMessage> inbox_;   // read by an initiator, not yet handled
   std::deque<CmMessage> outbox_;  // not yet sent
   std::set<uint64_t> announced_;
+  // What the peer has announced by this link and not withdrawn; let go of with the link at the
+  // latest. Translations hold on to what they point into (QueuePair::Translation), so no copy
+  // depends on this, nor on what the peer says when.
+  std::map<uint64_t, std::shared_ptr<PeerMemory>> memories_;
+  std::array<std::shared_ptr<const UniqueFd>, 2> channels_;    // remote_'s, for receives and sends
   std::vector<std::pair<uint64_t, UniqueFd>> early_memories_;  // announced before SetRemote
   bool peer_closed_ = false;
   std::atomic<bool> closed_{false};
@@ -118,8 +129,9 @@ class Link : public EpollHandler, public std::enable_shared_from_this<Link> {
 class LinkRegistry {
  public:
   static void Add(const std::shared_ptr<Link>& link);
-  // Tells the peers connected in a PD about a memfd.
+  // Tells the peers connected in a PD about a memfd, or that there is no registration left in it.
   static void AnnounceMemory(uint32_t pd, uint64_t memory, int fd);
+  static void WithdrawMemory(uint32_t pd, uint64_t memory);
   // Waits until no peer connected in a PD is inside an operation that began earlier. Bounded, for
   // peers that are stopped.
   static void WaitForInitiators(uint32_t pd);

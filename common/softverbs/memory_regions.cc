@@ -143,14 +143,16 @@ void MemoryRegions::FindMemory(const BackingFile& file, uint64_t* memory, uint64
   memories_[entry->id] = std::move(entry);
 }
 
-void MemoryRegions::ReleaseMemory(uint64_t memory, uint32_t pd) {
-  if (memory == 0) return;
+bool MemoryRegions::ReleaseMemory(uint64_t memory, uint32_t pd) {
+  if (memory == 0) return false;
   auto& pds = pds_of_[memory];
-  if (--pds[pd] == 0) pds.erase(pd);
+  if (--pds[pd] > 0) return false;
+  pds.erase(pd);
   if (pds.empty()) {
     pds_of_.erase(memory);
     memories_.erase(memory);
   }
+  return true;
 }
 
 MemoryRegion* MemoryRegions::Register(ProtectionDomain* pd, void* address, size_t length,
@@ -168,7 +170,6 @@ MemoryRegion* MemoryRegions::Register(ProtectionDomain* pd, void* address, size_
     return nullptr;
   }
   auto mr = std::make_unique<MemoryRegion>();
-  int memory_fd = -1;
   {
     const std::lock_guard lock(mutex_);
     uint32_t index;
@@ -185,10 +186,7 @@ MemoryRegion* MemoryRegions::Register(ProtectionDomain* pd, void* address, size_
     MrEntry& entry = mutable_table().entries[index];
     uint64_t offset = 0;
     if (mapping.of_file) FindMemory(mapping.file, &mr->memory, &offset);
-    if (mr->memory != 0) {
-      memory_fd = memories_[mr->memory]->fd.get();
-      ++pds_of_[mr->memory][pd->id];
-    }
+    if (mr->memory != 0) ++pds_of_[mr->memory][pd->id];
     // `length` of the entry's last life tells nothing; the generation is kept in `offset`'s place
     // while the entry is free.
     const uint32_t generation = static_cast<uint32_t>(entry.offset.load() + 1) & 0xff;
@@ -206,9 +204,13 @@ MemoryRegion* MemoryRegions::Register(ProtectionDomain* pd, void* address, size_
     mr->length = length;
     mr->handle = index;
     mr->lkey = mr->rkey = key;
+    // Under the lock, as Deregister's farewell: peers hear of both in the order of the counts, so
+    // that what they hear last is true.
+    if (mr->memory != 0) {
+      LinkRegistry::AnnounceMemory(pd->id, mr->memory, memories_[mr->memory]->fd.get());
+    }
   }
   pd->users.fetch_add(1);
-  if (memory_fd >= 0) LinkRegistry::AnnounceMemory(pd->id, mr->memory, memory_fd);
   return mr.release();
 }
 
@@ -222,7 +224,7 @@ int MemoryRegions::Deregister(MemoryRegion* mr) {
     const std::lock_guard lock(mutex_);
     entry.offset.store(mr->rkey & 0xff, std::memory_order_relaxed);
     free_.push_back(MrIndex(mr->rkey));
-    ReleaseMemory(mr->memory, pd->id);
+    if (ReleaseMemory(mr->memory, pd->id)) LinkRegistry::WithdrawMemory(pd->id, mr->memory);
   }
   pd->users.fetch_sub(1);
   delete mr;
@@ -267,43 +269,63 @@ void PeerProcess::KickService(uint32_t cq_number) {
   EventCounter::SignalFd(kick_);
 }
 
-int PeerProcess::AdoptChannel(uint64_t id, UniqueFd fd) {
-  if (fd.valid() && !EventCounter::IsEventCounter(fd.get())) return -1;
-  const std::lock_guard lock(mutex_);
-  auto& known = channels_[id];
-  if (!known.valid()) known = std::move(fd);
-  return known.get();
+namespace {
+
+// The object listed under `id`, or `fresh`, which is listed from now on. Entries that nobody holds
+// any more are struck out, so that the list is never longer than what is alive.
+template <typename T>
+std::shared_ptr<T> FindOrList(std::map<uint64_t, std::weak_ptr<T>>* listed, uint64_t id,
+                              std::shared_ptr<T> fresh) {
+  std::erase_if(*listed, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<T>& known = (*listed)[id];
+  if (auto held = known.lock(); held != nullptr) return held;
+  known = fresh;
+  return fresh;
 }
 
-void PeerProcess::AdoptMemory(uint64_t id, UniqueFd fd) {
+}  // namespace
+
+std::shared_ptr<const UniqueFd> PeerProcess::AdoptChannel(uint64_t id, UniqueFd fd) {
+  if (!fd.valid() || !EventCounter::IsEventCounter(fd.get())) return nullptr;
+  auto fresh = std::make_shared<const UniqueFd>(std::move(fd));
+  const std::lock_guard lock(mutex_);
+  return FindOrList(&channels_, id, std::move(fresh));
+}
+
+std::shared_ptr<PeerMemory> PeerProcess::AdoptMemory(uint64_t id, UniqueFd fd) {
   struct stat status;
-  if (self_ || !fd.valid() || fstat(fd.get(), &status) != 0) return;
+  if (self_ || !fd.valid() || fstat(fd.get(), &status) != 0) return nullptr;
   // Memory that its owner can take away while we copy would end this process with SIGBUS. It is
   // left to the kernel to copy (CopyByKernel), which reports an error instead.
   const int seals = fcntl(fd.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return;
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return nullptr;
+  auto fresh = std::make_shared<PeerMemory>(std::move(fd), static_cast<uint64_t>(status.st_size));
   const std::lock_guard lock(mutex_);
-  Memory& memory = memories_[id];
-  if (memory.fd.valid()) return;
-  memory.fd = std::move(fd);
-  memory.size = static_cast<uint64_t>(status.st_size);
+  return FindOrList(&memories_, id, std::move(fresh));
 }
 
-uint8_t* PeerProcess::MapMemory(uint64_t id, bool writable, uint64_t* size) {
+std::shared_ptr<PeerMemory> PeerProcess::FindMemory(uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto it = memories_.find(id);
-  if (it == memories_.end()) return nullptr;
-  Memory& memory = it->second;
-  uint8_t*& data = writable ? memory.writable : memory.readable;
+  return it == memories_.end() ? nullptr : it->second.lock();
+}
+
+uint8_t* PeerMemory::Map(bool writable) {
+  const std::lock_guard lock(mutex_);
+  uint8_t*& data = writable ? writable_ : readable_;
   if (data == nullptr) {
     const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
-    void* mapped = mmap(nullptr, memory.size, protection, MAP_SHARED, memory.fd.get(), 0);
+    void* mapped = mmap(nullptr, size_, protection, MAP_SHARED, fd_.get(), 0);
     if (mapped == MAP_FAILED) return nullptr;
-    madvise(mapped, memory.size, MADV_HUGEPAGE);
+    madvise(mapped, size_, MADV_HUGEPAGE);
     data = static_cast<uint8_t*>(mapped);
   }
-  *size = memory.size;
   return data;
+}
+
+PeerMemory::~PeerMemory() {
+  if (readable_ != nullptr) munmap(readable_, size_);
+  if (writable_ != nullptr) munmap(writable_, size_);
 }
 
 bool PeerProcess::CopyByKernel(void* local, uint64_t remote, size_t size, bool write) {
@@ -325,11 +347,6 @@ bool PeerProcess::CopyByKernel(void* local, uint64_t remote, size_t size, bool w
     size -= static_cast<size_t>(n);
   }
   return true;
-}
-
-PeerProcess::Memory::~Memory() {
-  if (readable != nullptr) munmap(readable, size);
-  if (writable != nullptr) munmap(writable, size);
 }
 
 }  // namespace verbena::softverbs

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "common/base/unique_fd.h"
@@ -45,7 +46,8 @@ class MemoryRegions {
   // As ibv_reg_mr: nullptr with errno, EFAULT for memory that is not mapped, or not writable where
   // `access` has LOCAL_WRITE.
   MemoryRegion* Register(ProtectionDomain* pd, void* address, size_t length, int access);
-  // Invalidates the key, waits for operations under way, forgets the range.
+  // Invalidates the key, waits for operations under way, forgets the range; tells peers if the PD
+  // has nothing left in that memfd.
   int Deregister(MemoryRegion* mr);
 
   int table_fd() const { return table_mapping_.fd(); }
@@ -79,7 +81,8 @@ class MemoryRegions {
   MrTable& mutable_table() { return *static_cast<MrTable*>(table_mapping_.data()); }
   // Leaves both alone where the process has no descriptor of the file.
   void FindMemory(const BackingFile& file, uint64_t* memory, uint64_t* offset);
-  void ReleaseMemory(uint64_t memory, uint32_t pd);
+  // True if it was the PD's last registration in that memory.
+  bool ReleaseMemory(uint64_t memory, uint32_t pd);
 
   SharedMapping table_mapping_;
   std::mutex mutex_;
@@ -91,7 +94,30 @@ class MemoryRegions {
   std::map<uint64_t, std::map<uint32_t, int>> pds_of_;
 };
 
-// A process that connections lead to. Shared by them all.
+// A memfd of a peer's, and where this process has mapped it. What is mapped stays so as long as
+// anybody holds the object. Thread-safe.
+class PeerMemory {
+ public:
+  PeerMemory(UniqueFd fd, uint64_t size) : fd_(std::move(fd)), size_(size) {}
+  ~PeerMemory();
+  PeerMemory(const PeerMemory&) = delete;
+  PeerMemory& operator=(const PeerMemory&) = delete;
+
+  uint64_t size() const { return size_; }
+  // Mapped at first use. nullptr if it cannot be mapped (for writing, if asked).
+  uint8_t* Map(bool writable);
+
+ private:
+  const UniqueFd fd_;
+  const uint64_t size_;
+  std::mutex mutex_;
+  uint8_t* readable_ = nullptr;
+  uint8_t* writable_ = nullptr;
+};
+
+// A process that connections lead to. Shared by them all, while what they have been given (memory,
+// channels) belongs to the links that it came by, and is only listed here so that several links
+// share one descriptor and one mapping.
 class PeerProcess {
  public:
   // This process.
@@ -104,27 +130,18 @@ class PeerProcess {
   const MrTable& table() const { return *table_; }
   void KickService(uint32_t cq_number);
 
-  // Keeps the descriptor of one of the peer's completion channels; duplicates are closed.
-  int AdoptChannel(uint64_t id, UniqueFd fd);
-  // Keeps a memfd of the peer's for mapping; duplicates are closed.
-  void AdoptMemory(uint64_t id, UniqueFd fd);
-
-  // Where `memory` lies in this process; mapped at first use. nullptr if unknown or not mappable
-  // (for writing, if asked).
-  uint8_t* MapMemory(uint64_t memory, bool writable, uint64_t* size);
+  // One of the peer's completion channels, open as long as somebody holds it; a duplicate of a
+  // known one is closed. nullptr if `fd` is no event counter.
+  std::shared_ptr<const UniqueFd> AdoptChannel(uint64_t id, UniqueFd fd);
+  // The same for a memfd. nullptr if it is not to be mapped.
+  std::shared_ptr<PeerMemory> AdoptMemory(uint64_t id, UniqueFd fd);
+  // Memory that some link holds; else nullptr.
+  std::shared_ptr<PeerMemory> FindMemory(uint64_t id);
 
   // Copies through the kernel, for memory that cannot be mapped. False if it refuses (logged).
   bool CopyByKernel(void* local, uint64_t remote, size_t size, bool write);
 
  private:
-  struct Memory {
-    UniqueFd fd;
-    uint64_t size = 0;
-    uint8_t* readable = nullptr;
-    uint8_t* writable = nullptr;
-    ~Memory();
-  };
-
   bool self_ = false;
   pid_t pid_ = 0;
   SharedMapping notify_mapping_;
@@ -134,8 +151,8 @@ class PeerProcess {
   UniqueFd kick_owned_;
   int kick_ = -1;
   std::mutex mutex_;
-  std::map<uint64_t, Memory> memories_;
-  std::map<uint64_t, UniqueFd> channels_;
+  std::map<uint64_t, std::weak_ptr<PeerMemory>> memories_;
+  std::map<uint64_t, std::weak_ptr<const UniqueFd>> channels_;
   std::atomic<bool> logged_refusal_{false};
 };
 

@@ -1,6 +1,7 @@
 // READ, WRITE and atomics of QueuePair: in the initiator's thread, on the target's memory. The
 // caller holds sq_lock_ and a BusyGuard.
 #include <cstring>
+#include <utility>
 
 #include "common/softverbs/queue_pair.h"
 #include "common/softverbs/read_copy.h"
@@ -61,17 +62,18 @@ ibv_wc_status QueuePair::TranslateSlow(uint32_t rkey, uint64_t address, uint64_t
     found.base = reinterpret_cast<uint8_t*>(found.begin);
   } else if (memory != 0) {
     const bool writable = need != IBV_ACCESS_REMOTE_READ;
-    uint64_t size = 0;
-    uint8_t* mapped = peer.MapMemory(memory, writable, &size);
-    if (mapped == nullptr) {
+    found.memory = peer.FindMemory(memory);
+    if (found.memory == nullptr) {
       link_->DrainAnnouncements();
-      mapped = peer.MapMemory(memory, writable, &size);
+      found.memory = peer.FindMemory(memory);
     }
-    if (mapped != nullptr && found.length <= size && offset <= size - found.length) {
-      found.base = mapped + offset;
+    const PeerMemory* at = found.memory.get();
+    if (at != nullptr && found.length <= at->size() && offset <= at->size() - found.length) {
+      uint8_t* mapped = found.memory->Map(writable);
+      if (mapped != nullptr) found.base = mapped + offset;
     }
   }
-  *cache = found;
+  *cache = std::move(found);
   return IBV_WC_SUCCESS;
 }
 

@@ -1,6 +1,7 @@
 #include "common/softverbs/queue_pair.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <utility>
@@ -286,6 +287,16 @@ void QueuePair::EnterError() {
     FailFrom(IBV_WC_WR_FLUSH_ERR);
   }
   FlushReceives();
+}
+
+void QueuePair::DropStaleTranslations() {
+  std::array<Translation, 2> stale;  // unmapped without the lock
+  const std::lock_guard lock(sq_lock_);
+  for (size_t i = 0; i < translations_.size(); ++i) {
+    Translation& known = translations_[i];
+    if (known.entry == nullptr || known.entry->tag.load() == MrTag(known.rkey)) continue;
+    stale[i] = std::exchange(known, {});
+  }
 }
 
 void QueuePair::Progress(CompletionQueue* cq) {

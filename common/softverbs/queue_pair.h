@@ -80,6 +80,8 @@ class QueuePair : public ibv_qp {
   void Initialize();
   // To ERR: everything outstanding is flushed. Idempotent.
   void EnterError();
+  // Lets go of the peer's memory that the translations of invalid keys hold.
+  void DropStaleTranslations();
 
   // Deals with whatever peers did. Caller holds the progress lock of `cq`.
   void Progress(CompletionQueue* cq);
@@ -102,6 +104,9 @@ class QueuePair : public ibv_qp {
     uint64_t length = 0;
     uint32_t access = 0;
     uint8_t* base = nullptr;  // nullptr: by the kernel
+    // Keeps `base` mapped, whatever the peer withdraws or closes: it may do so while its key looks
+    // valid, and another link of the peer's may have brought the memory.
+    std::shared_ptr<PeerMemory> memory;
   };
   enum class Launch { kDone, kBlocked, kFailed };
 

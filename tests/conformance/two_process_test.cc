@@ -8,6 +8,10 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <system_error>
 #include <thread>
 
 #include "common/base/clock.h"
@@ -16,13 +20,41 @@
 namespace verbena::conformance {
 namespace {
 
-size_t OpenDescriptors() {
+std::string ProcPath(pid_t pid, const char* name) {
+  return "/proc/" + std::to_string(pid) + "/" + name;
+}
+
+size_t OpenDescriptors(pid_t pid = getpid()) {
   size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+  for (const auto& entry : std::filesystem::directory_iterator(ProcPath(pid, "fd"))) {
     (void)entry;
     ++count;
   }
   return count;
+}
+
+// Whether a process has a memfd of that name open or mapped.
+bool Holds(pid_t pid, const std::string& memfd) {
+  for (const auto& entry : std::filesystem::directory_iterator(ProcPath(pid, "fd"))) {
+    std::error_code gone;  // closed since
+    if (std::filesystem::read_symlink(entry.path(), gone).string().find(memfd) != std::string::npos)
+      return true;
+  }
+  std::ifstream maps(ProcPath(pid, "maps"));
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(memfd) != std::string::npos) return true;
+  }
+  return false;
+}
+
+template <typename Condition>
+bool Eventually(Condition condition) {
+  const int64_t deadline = MonotonicNanos() + int64_t{kPatienceMs} * 1'000'000;
+  while (!condition()) {
+    if (MonotonicNanos() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
 }
 
 class TwoProcessTest : public testing::Test {
@@ -259,6 +291,68 @@ TEST_F(TwoProcessTest, NoDescriptorsAreLost) {
   const int64_t deadline = MonotonicNanos() + int64_t{kPatienceMs} * 1'000'000;
   while (OpenDescriptors() > before + 1 && MonotonicNanos() < deadline) std::this_thread::yield();
   EXPECT_LE(OpenDescriptors(), before + 1);
+}
+
+TEST_F(TwoProcessTest, ConnectionsBesideALastingOneLeaveNoDescriptors) {
+  PeerProgram peer("events", 300'000);
+  Options options;
+  options.use_channel = true;
+  options.memfd = true;
+  options.buffer = 4096;
+  Connect(&peer, options);
+  const std::unique_ptr<Endpoint> lasting = std::move(end_);
+  const uint64_t lasting_address = address_;
+  const uint32_t lasting_rkey = rkey_;
+  size_t ours = 0;
+  size_t theirs = 0;
+  constexpr int kConnections = 200;
+  for (int i = 0; i < kConnections; ++i) {
+    Connect(&peer, options);
+    ASSERT_EQ(end_->PostRead(1, 0, 64, address_, rkey_), 0);
+    ASSERT_EQ(end_->Wait().status, IBV_WC_SUCCESS);
+    if (i == 0) {
+      ours = OpenDescriptors();
+      theirs = OpenDescriptors(peer.pid);
+    }
+    end_.reset();
+  }
+  // Both ends close some of theirs a little later.
+  EXPECT_TRUE(Eventually([&] { return OpenDescriptors() <= ours; })) << OpenDescriptors();
+  EXPECT_TRUE(Eventually([&] { return OpenDescriptors(peer.pid) <= theirs; }))
+      << OpenDescriptors(peer.pid) << " of the peer, " << theirs << " before";
+  // What the lasting one has been given is still there.
+  ASSERT_EQ(lasting->PostRead(1, 64, 64, lasting_address + 270'000, lasting_rkey), 0);
+  ASSERT_EQ(lasting->Wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(lasting->data[65], static_cast<uint8_t>(270'001 * 7));
+}
+
+TEST_F(TwoProcessTest, AnInitiatorLetsGoOfMemoryThatIsRegisteredNoMore) {
+  PeerProgram peer("fetch");
+  Connect(&peer);
+  auto memory = SharedMemory::Create("withdrawn-memory", 1 << 16, false);
+  ASSERT_TRUE(memory.ok());
+  std::memset(memory->data(), 0x5a, memory->size());
+  // The second round announces the same memory again.
+  for (int round = 0; round < 2; ++round) {
+    ibv_mr* first = Api().RegMr(end_->pd, memory->data(), 8192, IBV_ACCESS_REMOTE_READ);
+    ibv_mr* second = Api().RegMr(end_->pd, memory->data() + 8192, 8192, IBV_ACCESS_REMOTE_READ);
+    ASSERT_TRUE(first != nullptr && second != nullptr);
+    for (ibv_mr* mr : {first, second}) {
+      ASSERT_EQ(end_->PostRecv(0, 4096, 4096), 0);
+      const auto address = reinterpret_cast<uint64_t>(mr->addr);
+      const std::array<uint32_t, 2> key_and_length = {mr->rkey, 4096};
+      std::memcpy(end_->data, &address, 8);
+      std::memcpy(end_->data + 8, key_and_length.data(), 8);
+      ASSERT_EQ(end_->PostSend(1, 0, 16, 0), 0);
+      const ibv_wc wc = end_->Wait();
+      ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+      ASSERT_EQ(wc.byte_len, 4096u);
+      EXPECT_EQ(end_->data[4096], 0x5a);
+      EXPECT_TRUE(Holds(peer.pid, "withdrawn-memory")) << "the other registration is in it";
+      EXPECT_EQ(Api().DeregMr(mr), 0);
+    }
+    EXPECT_TRUE(Eventually([&] { return !Holds(peer.pid, "withdrawn-memory"); }));
+  }
 }
 
 bool CanReadMemoryOf(pid_t pid, uint64_t address) {

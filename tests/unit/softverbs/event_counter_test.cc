@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdint>
+
 #include "common/base/unique_fd.h"
 
 namespace verbena::softverbs {
@@ -29,6 +32,20 @@ TEST(EventCounter, SignallingAFullCounterReturns) {
             static_cast<ssize_t>(sizeof(almost_all)));
   EventCounter::SignalFd(counter.fd());
   EXPECT_EQ(counter.Take(), 0);
+}
+
+TEST(EventCounter, TryTakeNeverWaits) {
+  for (const bool shared : {false, true}) {
+    const EventCounter counter = shared ? EventCounter::CreateShared() : EventCounter::Create();
+    ASSERT_EQ(fcntl(counter.fd(), F_GETFL) & O_NONBLOCK, 0);
+    EXPECT_EQ(counter.TryTake(), -1);
+    EXPECT_EQ(errno, EAGAIN);
+    counter.Signal();
+    counter.Signal();
+    EXPECT_EQ(counter.TryTake(), 0);
+    EXPECT_EQ(counter.TryTake(), shared ? -1 : 0) << "a shared counter gives all at once";
+    EXPECT_EQ(counter.TryTake(), -1);
+  }
 }
 
 }  // namespace

@@ -1,12 +1,19 @@
 #include "common/softverbs/memory_regions.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <memory>
 #include <set>
 #include <vector>
 
 #include "common/base/shared_memory.h"
+#include "common/base/unique_fd.h"
+#include "common/softverbs/event_counter.h"
 
 namespace verbena::softverbs {
 namespace {
@@ -132,6 +139,53 @@ TEST_F(MemoryRegionsTest, KeysAreNotUsedAgainSoon) {
     EXPECT_TRUE(keys.insert(mr->rkey).second);
     regions_->Deregister(mr);
   }
+}
+
+// Whether the descriptor table holds `fd`.
+bool IsOpen(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+
+TEST(PeerProcessTest, MemoryLivesAsLongAsSomebodyHoldsIt) {
+  auto memory = SharedMemory::Create("peer-test", 1 << 16, false);
+  ASSERT_TRUE(memory.ok());
+  memory->data()[77] = 7;
+  PeerProcess peer;
+  const int number = dup(memory->fd());
+  auto first = peer.AdoptMemory(5, UniqueFd(number));
+  ASSERT_NE(first, nullptr);
+  const int duplicate = dup(memory->fd());
+  auto second = peer.AdoptMemory(5, UniqueFd(duplicate));
+  EXPECT_EQ(first, second) << "two links share it";
+  EXPECT_FALSE(IsOpen(duplicate));
+  // What a translation holds stays mapped when both links have let go.
+  auto pinned = peer.FindMemory(5);
+  const uint8_t* data = pinned->Map(false);
+  ASSERT_NE(data, nullptr);
+  first.reset();
+  second.reset();
+  EXPECT_TRUE(IsOpen(number));
+  EXPECT_EQ(data[77], 7);
+  EXPECT_NE(peer.FindMemory(5), nullptr);
+  EXPECT_EQ(peer.FindMemory(6), nullptr);
+  pinned.reset();
+  EXPECT_FALSE(IsOpen(number));
+  EXPECT_EQ(peer.FindMemory(5), nullptr);
+  // It may be announced again.
+  EXPECT_NE(peer.AdoptMemory(5, UniqueFd(dup(memory->fd()))), nullptr);
+}
+
+TEST(PeerProcessTest, ChannelsLiveAsLongAsSomebodyHoldsThem) {
+  const EventCounter counter = EventCounter::CreateShared();
+  PeerProcess peer;
+  const int number = dup(counter.fd());
+  auto first = peer.AdoptChannel(1, UniqueFd(number));
+  ASSERT_NE(first, nullptr);
+  auto second = peer.AdoptChannel(1, UniqueFd(dup(counter.fd())));
+  EXPECT_EQ(first, second);
+  first.reset();
+  EXPECT_TRUE(IsOpen(number));
+  second.reset();
+  EXPECT_FALSE(IsOpen(number));
+  EXPECT_EQ(peer.AdoptChannel(2, UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC))), nullptr);
 }
 
 TEST(CqNotifyTest, MarkReadySetsBothLevels) {
