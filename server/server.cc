@@ -104,9 +104,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
                                        .silence_seconds = config.silence_seconds,
                                        .sessions = config.sessions};
   // Before the memory is taken, which can be slow.
-  if (const absl::Status status = net::Network::TryBind(options); !status.ok()) {
-    return Explain(status, config.listen);
-  }
+  absl::StatusOr<std::vector<net::HeldDevices>> held = net::Network::TryBind(options);
+  if (!held.ok()) return Explain(held.status(), config.listen);
   std::unique_ptr<Server> server(new Server(config));
   server->started_ = MonotonicNanos();
   VERBENA_ASSIGN_OR_RETURN(storage::Region region, MakeRegion(config));
@@ -129,7 +128,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerConfig& config
   server->handler_ =
       std::make_unique<StoreHandler>(*server->store_, [raw = server.get()] { return raw->Info(); });
   VERBENA_RETURN_IF_ERROR(server->StartMaintenance());
-  absl::StatusOr<std::unique_ptr<net::Network>> network = net::Network::Create(options, slice);
+  absl::StatusOr<std::unique_ptr<net::Network>> network =
+      net::Network::Create(options, slice, *std::move(held));
   if (!network.ok()) return Explain(network.status(), config.listen);
   server->network_ = *std::move(network);
   if (const absl::Status status = server->network_->Start(*server->handler_); !status.ok()) {

@@ -29,7 +29,7 @@ constexpr int kBacklog = 512;
 absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(verbs::VerbsApi& api, NetAddress* address,
                                                          const QueueOptions& options,
                                                          const verbs::ConnectOptions& connect,
-                                                         const Slice& slice) {
+                                                         const Slice& slice, HeldDevices held) {
   std::unique_ptr<Acceptor> acceptor(new Acceptor(api, options, connect, slice));
   VERBENA_RETURN_IF_ERROR(acceptor->BindAll(address));
   if (address->IsWildcard() && !verbs::IsSoft(api)) {
@@ -38,13 +38,14 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(verbs::VerbsApi& api, N
       LogWarn("not listening on every RDMA device: ", files.message());
     }
   }
-  // Of a wildcard's addresses, one whose port is down is waited for.
+  // Of a wildcard's addresses, one whose port is down or whose device is going is waited for.
   const bool only_one = acceptor->listeners_.size() == 1;
   for (size_t i = 0; i < acceptor->listeners_.size();) {
     Listener& listener = acceptor->listeners_[i];
     const absl::Status status = acceptor->SetUp(listener);
     if (!status.ok()) {
-      if (only_one || !absl::IsFailedPrecondition(status)) return status;
+      const bool gone = verbs::ErrnoOf(status) == ENODEV;
+      if (only_one || !(gone || absl::IsFailedPrecondition(status))) return status;
       LogWarn("not listening on ", listener.address.ToString(), " yet: ", status.message());
       acceptor->missing_.push_back(listener.address);
       acceptor->listeners_.erase(acceptor->listeners_.begin() + static_cast<ptrdiff_t>(i));
@@ -53,12 +54,45 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(verbs::VerbsApi& api, N
     }
     ++i;
   }
+  VERBENA_RETURN_IF_ERROR(acceptor->TakeOver(held, address->port()));
   return acceptor;
 }
 
-absl::Status Acceptor::TryBind(verbs::VerbsApi& api, const NetAddress& address) {
+absl::StatusOr<HeldDevices> Acceptor::TryBind(verbs::VerbsApi& api, const NetAddress& address) {
+  // Held first, so that there is an id on each device that the trial opens, at any time.
+  HeldDevices held = HoldDevices(api, address);
   NetAddress copy = address;
-  return Acceptor(api, {}, {}, {}).BindAll(&copy);
+  VERBENA_RETURN_IF_ERROR(Acceptor(api, {}, {}, {}).BindAll(&copy));
+  return held;
+}
+
+// Devices that have an adapter are its business. Of the others the acceptor is to hear when they
+// are removed, unless they are already.
+absl::Status Acceptor::TakeOver(HeldDevices& held, uint16_t port) {
+  const auto is = [](const NetAddress& address) {
+    return [text = address.ToString()](const NetAddress& each) { return each.ToString() == text; };
+  };
+  for (auto& [address, id] : held.held) {
+    address.set_port(port);
+    const bool known = std::any_of(missing_.begin(), missing_.end(), is(address)) ||
+                       std::any_of(listeners_.begin(), listeners_.end(),
+                                   [&](const Listener& each) { return is(address)(each.address); });
+    if (!known) {
+      LogWarn("not listening on ", address.ToString(), " yet: its device, ", id.device().name(),
+              ", has gone while this server was starting");
+      missing_.push_back(address);
+    }
+    if (FindAdapter(id) != nullptr) continue;
+    const absl::Status moved = id.Migrate(channel_);
+    if (verbs::ErrnoOf(moved) == ENXIO) {
+      // The kernel has ended its part of the id, which it does by itself only for a removal.
+      verbs::CloseFilesOfRemoved(id.device());
+      continue;
+    }
+    VERBENA_RETURN_IF_ERROR(moved);
+    failed_.push_back(std::move(id));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Acceptor::BindAll(NetAddress* address) {

@@ -32,6 +32,7 @@
 #include "server/net/admission.h"
 #include "server/net/connection.h"
 #include "server/net/counters.h"
+#include "server/net/listening.h"
 #include "server/net/log_limiter.h"
 #include "server/net/mailbox.h"
 #include "server/net/session_table.h"
@@ -70,15 +71,16 @@ class Acceptor {
 
   // Binds to `address` (for the verbs fabric and a wildcard: to each of the machine's addresses
   // that has a device) and sets up the devices found. A port of 0 is replaced by a free one.
-  // `slice.memory` must outlive the acceptor. AlreadyExists: the port is in use; NotFound,
-  // PermissionDenied: no device for the address that could be used.
+  // Devices of `held` that have gone meanwhile, or that nothing can be set up on, are waited for
+  // if others serve. `slice.memory` must outlive the acceptor. AlreadyExists: the port is in use;
+  // NotFound, PermissionDenied: no device for the address that could be used.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Bind(verbs::VerbsApi& api, NetAddress* address,
                                                         const QueueOptions& options,
                                                         const verbs::ConnectOptions& connect,
-                                                        const Slice& slice);
+                                                        const Slice& slice, HeldDevices held = {});
   // Whether Bind would find the port free and a device, without setting anything up: the same
-  // errors, sooner.
-  static absl::Status TryBind(verbs::VerbsApi& api, const NetAddress& address);
+  // errors, sooner. The devices are for Bind, which hears of what becomes of them until then.
+  static absl::StatusOr<HeldDevices> TryBind(verbs::VerbsApi& api, const NetAddress& address);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -116,6 +118,7 @@ class Acceptor {
   // acceptor.cc: set-up and the loop.
   absl::Status BindAll(NetAddress* address);
   absl::Status SetUp(Listener& listener);
+  absl::Status TakeOver(HeldDevices& held, uint16_t port);
   absl::Status DescribeListener(const verbs::DeviceView& device, Listener& listener) const;
   absl::StatusOr<Adapter*> AdapterFor(const verbs::CmId& id);
   Adapter* FindAdapter(const verbs::CmId& id);
@@ -164,7 +167,8 @@ class Acceptor {
   std::vector<Listener> listeners_;
   std::vector<std::unique_ptr<Adapter>> adapters_;
   std::vector<NetAddress> missing_;
-  // Of devices that have failed and been let go: who hears of it when they are removed.
+  // Of devices that are open, but not used (they have failed and been let go, or could not be set
+  // up): who hears of it when they are removed.
   std::vector<verbs::CmId> failed_;
   absl::flat_hash_map<Connection*, std::unique_ptr<Connection>> connections_;
 

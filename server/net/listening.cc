@@ -1,6 +1,7 @@
 #include "server/net/listening.h"
 
 #include <cerrno>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -25,6 +26,21 @@ std::vector<NetAddress> AddressesToListenOn(const verbs::VerbsApi& api, const Ne
     addresses.push_back(own);
   }
   return addresses;
+}
+
+HeldDevices HoldDevices(verbs::VerbsApi& api, const NetAddress& address) {
+  HeldDevices devices;
+  if (verbs::IsSoft(api)) return devices;
+  absl::StatusOr<verbs::CmChannel> channel = verbs::CmChannel::Create(api);
+  // Whoever binds to listen says why that fails; nothing is open then.
+  if (!channel.ok()) return devices;
+  devices.channel = *std::move(channel);
+  for (NetAddress& each : AddressesToListenOn(api, address)) {
+    each.set_port(0);
+    absl::StatusOr<verbs::CmId> id = verbs::BindToDevice(devices.channel, each);
+    if (id.ok()) devices.held.push_back({each, *std::move(id)});
+  }
+  return devices;
 }
 
 absl::Status NoDeviceFor(const verbs::VerbsApi& api, verbs::CmChannel& channel,

@@ -11,6 +11,18 @@
 
 namespace verbena::net {
 
+// Ids on the devices of a server's addresses while it starts, each with a port of its own. The
+// connection manager's library keeps a device open once it has been bound to, and the kernel's
+// removal of one waits for that: without an id nobody would hear of it.
+struct HeldDevices {
+  struct Held {
+    NetAddress address;  // any port
+    verbs::CmId id;
+  };
+  verbs::CmChannel channel;  // not valid() if there are none
+  std::vector<Held> held;
+};
+
 // Whether a failed bind says that there is no device for the address, rather than that something
 // is wrong with it.
 bool MeansNoDevice(const absl::Status& status);
@@ -19,6 +31,9 @@ bool MeansNoDevice(const absl::Status& status);
 // fabric of devices each of the machine's own, since a listener on a wildcard has no device. As
 // with TCP, [::] stands for IPv4 too.
 std::vector<NetAddress> AddressesToListenOn(const verbs::VerbsApi& api, const NetAddress& address);
+
+// Holds the devices of AddressesToListenOn; nothing of the software device, which does not go.
+HeldDevices HoldDevices(verbs::VerbsApi& api, const NetAddress& address);
 
 // The error for an address (or all of a wildcard's: `reasons`) without a device: says which
 // addresses have one, or why none can be used. `channel` may be not valid().

@@ -28,14 +28,20 @@ absl::Status WithWayOut(const Fabric& fabric, const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Network>> Network::Create(const NetworkOptions& options,
-                                                         const Slice& slice) {
+                                                         const Slice& slice,
+                                                         std::vector<HeldDevices> held) {
   std::unique_ptr<Network> network(new Network(options, slice));
   uint64_t possible = 0;
-  for (const Fabric& fabric : options.fabrics) {
-    absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Bind(
-        *fabric.api, &network->options_.listen, options.queues, options.connect, slice);
+  held.resize(options.fabrics.size());
+  for (size_t i = 0; i < options.fabrics.size(); ++i) {
+    const Fabric& fabric = options.fabrics[i];
+    const bool had_devices = !held[i].held.empty();
+    absl::StatusOr<std::unique_ptr<Acceptor>> acceptor =
+        Acceptor::Bind(*fabric.api, &network->options_.listen, options.queues, options.connect,
+                       slice, std::move(held[i]));
     if (!acceptor.ok()) {
-      if (fabric.required || !CanDoWithout(acceptor.status())) {
+      // Devices that have gone meanwhile are open still, until this process ends.
+      if (fabric.required || had_devices || !CanDoWithout(acceptor.status())) {
         return WithWayOut(fabric, acceptor.status());
       }
       network->left_out_.emplace_back(acceptor.status().message());
@@ -55,13 +61,16 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const NetworkOptions& o
   return network;
 }
 
-absl::Status Network::TryBind(const NetworkOptions& options) {
+absl::StatusOr<std::vector<HeldDevices>> Network::TryBind(const NetworkOptions& options) {
+  std::vector<HeldDevices> all;
   for (const Fabric& fabric : options.fabrics) {
-    const absl::Status status = Acceptor::TryBind(*fabric.api, options.listen);
-    if (!fabric.required && CanDoWithout(status)) continue;
-    VERBENA_RETURN_IF_ERROR(WithWayOut(fabric, status));
+    absl::StatusOr<HeldDevices> held = Acceptor::TryBind(*fabric.api, options.listen);
+    if (!held.ok() && (fabric.required || !CanDoWithout(held.status()))) {
+      return WithWayOut(fabric, held.status());
+    }
+    all.push_back(held.ok() ? *std::move(held) : HeldDevices());
   }
-  return absl::OkStatus();
+  return all;
 }
 
 absl::Status Network::Start(RequestHandler& handler) {

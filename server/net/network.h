@@ -44,12 +44,13 @@ class Network {
   // Binds and makes all queues; nobody can connect yet. Errors: AlreadyExists (port in use),
   // NotFound (no device, with the reasons of each fabric), PermissionDenied (on a device's files),
   // InvalidArgument (flags that the device does not allow), ResourceExhausted (memory).
-  // `slice.memory` must outlive the network.
+  // `slice.memory` must outlive the network. `held`: TryBind's, or none.
   static absl::StatusOr<std::unique_ptr<Network>> Create(const NetworkOptions& options,
-                                                         const Slice& slice);
+                                                         const Slice& slice,
+                                                         std::vector<HeldDevices> held = {});
   // Whether Create would find its port free and its devices: the same errors, before anything large
-  // is set up.
-  static absl::Status TryBind(const NetworkOptions& options);
+  // is set up. The devices by fabric, for Create: it fails if a fabric has lost all of them.
+  static absl::StatusOr<std::vector<HeldDevices>> TryBind(const NetworkOptions& options);
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;

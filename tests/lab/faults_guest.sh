@@ -156,6 +156,22 @@ client_without_permission() {
   stop_server
 }
 
+device_goes_at_the_start() {
+  "${server[@]}" --fabric=verbs --listen="0.0.0.0:$PORT" --memory=128MiB \
+    --port_file="$WORK/port" >"$LOG" 2>&1 &
+  SERVER=$!
+  # Taking the memory needs more time than the removal.
+  opened() { [ -n "$(find "/proc/$SERVER/fd" -lname '/dev/infiniband/uverbs*')" ]; }
+  until_true 30 'the server does not try its devices' opened
+  timeout 30 rdma link delete rxe0 || fail 'the removal of rxe0 waits for a server that is starting'
+  until_true 30 'the server does not start without rxe0' test -s "$WORK/port"
+  info_has $SIW "\"missing\":[\"$RXE:$PORT\"" || fail 'info does not say what is missing'
+  rdma link add rxe0 type rxe netdev d0
+  until_true 30 'rxe0 is not used when it is back' works $RXE
+  stop_server
+  ok 'a device is removed while the server starts, and comes back'
+}
+
 listens_everywhere() {
   start_server --fabric=verbs --listen="[::]:$PORT" --log_level=debug \
     --tos=104 --ack_timeout=15 --retry_count=5 --rnr_timer=14
@@ -259,6 +275,7 @@ all_devices_go() {
 cannot_start
 auto_without_permission
 client_without_permission
+device_goes_at_the_start
 listens_everywhere
 link_goes_and_comes
 device rxe0 rxe d0 $RXE $SIW
