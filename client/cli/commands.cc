@@ -163,7 +163,7 @@ absl::Status Session::Add() {
   VERBENA_RETURN_IF_ERROR(Connect());
   VERBENA_ASSIGN_OR_RETURN(
       const ChangeResult change,
-      connection_->Add(arguments_.key, arguments_.summand, arguments_.condition));
+      connection_->Add(arguments_.key, arguments_.summand, arguments_.condition, &present_));
   if (!arguments_.json) return WriteLine(absl::StrCat(change.number));
   Json json;
   SetBytes(json, "key", arguments_.key);
@@ -176,8 +176,9 @@ absl::Status Session::Append() {
   std::string input;
   VERBENA_ASSIGN_OR_RETURN(const std::string_view suffix, Value(&input));
   VERBENA_RETURN_IF_ERROR(Connect());
-  VERBENA_ASSIGN_OR_RETURN(const ChangeResult change,
-                           connection_->Append(arguments_.key, suffix, arguments_.condition));
+  VERBENA_ASSIGN_OR_RETURN(
+      const ChangeResult change,
+      connection_->Append(arguments_.key, suffix, arguments_.condition, &present_));
   return WriteChange(change.existed ? "appended" : "created", change);
 }
 

@@ -270,13 +270,16 @@ absl::StatusOr<ChangeResult> Client::Delete(std::string_view key, const ChangeOp
       present, [&](Connection& connection) { return connection.Delete(key, options, present); });
 }
 absl::StatusOr<ChangeResult> Client::Add(std::string_view key, int64_t summand,
-                                         const ChangeOptions& options) {
-  return impl_->With([&](Connection& connection) { return connection.Add(key, summand, options); });
+                                         const ChangeOptions& options, uint64_t* present) {
+  return impl_->WithVersion(present, [&](Connection& connection) {
+    return connection.Add(key, summand, options, present);
+  });
 }
 absl::StatusOr<ChangeResult> Client::Append(std::string_view key, std::string_view suffix,
-                                            const ChangeOptions& options) {
-  return impl_->With(
-      [&](Connection& connection) { return connection.Append(key, suffix, options); });
+                                            const ChangeOptions& options, uint64_t* present) {
+  return impl_->WithVersion(present, [&](Connection& connection) {
+    return connection.Append(key, suffix, options, present);
+  });
 }
 absl::Status Client::GetAndDelete(std::string_view key, std::string* value, uint64_t* version,
                                   const CallOptions& options) {

@@ -66,14 +66,20 @@ absl::StatusOr<ChangeResult> Connection::Delete(std::string_view key, const Chan
   return deleted;
 }
 absl::StatusOr<ChangeResult> Connection::Add(std::string_view key, int64_t summand,
-                                             const ChangeOptions& options) {
+                                             const ChangeOptions& options, uint64_t* present) {
   const Impl::Call call(*impl_);
-  return impl_->Add(key, summand, options);
+  uint64_t found = 0;
+  absl::StatusOr<ChangeResult> added = impl_->Add(key, summand, options, &found);
+  if (present != nullptr && !added.ok()) *present = found;
+  return added;
 }
 absl::StatusOr<ChangeResult> Connection::Append(std::string_view key, std::string_view suffix,
-                                                const ChangeOptions& options) {
+                                                const ChangeOptions& options, uint64_t* present) {
   const Impl::Call call(*impl_);
-  return impl_->Append(key, suffix, options);
+  uint64_t found = 0;
+  absl::StatusOr<ChangeResult> appended = impl_->Append(key, suffix, options, &found);
+  if (present != nullptr && !appended.ok()) *present = found;
+  return appended;
 }
 absl::Status Connection::GetAndDelete(std::string_view key, std::string* value, uint64_t* version,
                                       const CallOptions& options) {
@@ -167,20 +173,44 @@ void Connection::Drain() {
   const Impl::Call call(*impl_);
   impl_->Drain();
 }
-int Connection::event_fd() const { return impl_->event_fd(); }
+int Connection::event_fd() const {
+  const Impl::Use use(*impl_);
+  return impl_->event_fd();
+}
 int Connection::PollAndArm() {
   const Impl::Call call(*impl_);
   return impl_->PollAndArm();
 }
 
-size_t Connection::in_flight() const { return impl_->in_flight(); }
-bool Connection::has_room() const { return impl_->has_room(); }
-absl::Status Connection::status() const { return impl_->status(); }
-std::string Connection::fabric() const { return impl_->endpoint().fabric(); }
-std::string Connection::device() const { return impl_->endpoint().device(); }
-uint64_t Connection::server_epoch() const { return impl_->server_epoch(); }
+size_t Connection::in_flight() const {
+  const Impl::Use use(*impl_);
+  return impl_->in_flight();
+}
+bool Connection::has_room() const {
+  const Impl::Use use(*impl_);
+  return impl_->has_room();
+}
+absl::Status Connection::status() const {
+  const Impl::Use use(*impl_);
+  return impl_->status();
+}
+std::string Connection::fabric() const {
+  const Impl::Use use(*impl_);
+  return impl_->endpoint().fabric();
+}
+std::string Connection::device() const {
+  const Impl::Use use(*impl_);
+  return impl_->endpoint().device();
+}
+uint64_t Connection::server_epoch() const {
+  const Impl::Use use(*impl_);
+  return impl_->server_epoch();
+}
 const ServerLimits& Connection::limits() const { return impl_->limits(); }
-const ConnectionStats& Connection::stats() const { return impl_->stats(); }
+const ConnectionStats& Connection::stats() const {
+  const Impl::Use use(*impl_);
+  return impl_->stats();
+}
 
 #ifndef NDEBUG
 void Connection::Impl::Use::Enter() {

@@ -181,17 +181,19 @@ absl::StatusOr<ChangeResult> Connection::Impl::Delete(std::string_view key,
 }
 
 absl::StatusOr<ChangeResult> Connection::Impl::Add(std::string_view key, int64_t summand,
-                                                   const ChangeOptions& options) {
+                                                   const ChangeOptions& options,
+                                                   uint64_t* present) {
   VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header, AddRequest(summand, options));
-  return RequestChange(OperationKind::kAdd, header, key, {}, options.timeout, nullptr);
+  return RequestChange(OperationKind::kAdd, header, key, {}, options.timeout, present);
 }
 
 absl::StatusOr<ChangeResult> Connection::Impl::Append(std::string_view key, std::string_view suffix,
-                                                      const ChangeOptions& options) {
+                                                      const ChangeOptions& options,
+                                                      uint64_t* present) {
   VERBENA_ASSIGN_OR_RETURN(const wire::OperationHeader header,
                            RequestFor(wire::OpCode::kAppend, options.condition));
   VERBENA_RETURN_IF_ERROR(CheckSuffix(suffix));
-  return RequestChange(OperationKind::kAppend, header, key, suffix, options.timeout, nullptr);
+  return RequestChange(OperationKind::kAppend, header, key, suffix, options.timeout, present);
 }
 
 // A change that travels in a request whole, synchronously.

@@ -78,9 +78,9 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   absl::StatusOr<ChangeResult> Delete(std::string_view key, const ChangeOptions& options,
                                       uint64_t* present);
   absl::StatusOr<ChangeResult> Add(std::string_view key, int64_t summand,
-                                   const ChangeOptions& options);
+                                   const ChangeOptions& options, uint64_t* present);
   absl::StatusOr<ChangeResult> Append(std::string_view key, std::string_view suffix,
-                                      const ChangeOptions& options);
+                                      const ChangeOptions& options, uint64_t* present);
   absl::Status GetAndDelete(std::string_view key, std::string* value, uint64_t* version,
                             const CallOptions& options);
   // Without a time: takes it away.

@@ -93,9 +93,10 @@ class VERBENA_EXPORT Client {
     return Delete(key, Condition::IfVersion(expected), present);
   }
   absl::StatusOr<ChangeResult> Add(std::string_view key, int64_t summand,
-                                   const ChangeOptions& options = {});
+                                   const ChangeOptions& options = {}, uint64_t* present = nullptr);
   absl::StatusOr<ChangeResult> Append(std::string_view key, std::string_view suffix,
-                                      const ChangeOptions& options = {});
+                                      const ChangeOptions& options = {},
+                                      uint64_t* present = nullptr);
   absl::Status GetAndDelete(std::string_view key, std::string* value, uint64_t* version = nullptr,
                             const CallOptions& options = {});
   absl::StatusOr<ChangeResult> Expire(std::string_view key, std::chrono::milliseconds ttl,

@@ -176,11 +176,12 @@ class VERBENA_EXPORT Connection {
   /// ChangeResult::number is the sum. FailedPrecondition if the value is not a number, OutOfRange
   /// if the sum does not fit; IfAbsent is not allowed.
   absl::StatusOr<ChangeResult> Add(std::string_view key, int64_t summand,
-                                   const ChangeOptions& options = {});
+                                   const ChangeOptions& options = {}, uint64_t* present = nullptr);
   /// Puts `suffix` (at most ServerLimits::eager_limit) behind the value; an absent key gets it as
   /// its value. InvalidArgument if the whole would be too long. IfAbsent is not allowed.
   absl::StatusOr<ChangeResult> Append(std::string_view key, std::string_view suffix,
-                                      const ChangeOptions& options = {});
+                                      const ChangeOptions& options = {},
+                                      uint64_t* present = nullptr);
   /// Deletes the key and replaces `*value` by what was deleted: of several that do this at once,
   /// one gets it. `*value` is unspecified on errors, `*version` is 0. A value that does not fit a
   /// message is got with READs and then deleted if it is still the same; Aborted if it changed each
