@@ -291,6 +291,11 @@ net::Change StoreHandler::Prepare(int worker, const wire::Operation& operation,
                                   std::unique_ptr<net::PendingChange>* pending) {
   if (HasWrongTtl(operation.header)) return WrongTtl(operation.header.argument);
   const storage::PutOptions options = OptionsOf(operation.header);
+  // Judged with the change itself, but nothing is to go for one that is refused now.
+  if (store_.evicts()) {
+    const auto refused = store_.Refused(worker, operation.key, options.condition);
+    if (refused.has_value()) return ChangeOf(*refused);
+  }
   absl::StatusOr<storage::PreparedPut> prepared =
       store_.PreparePutInto(worker, operation.key, operation.header.value_len, options);
   if (!prepared.ok()) {

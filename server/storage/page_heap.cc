@@ -168,16 +168,20 @@ uint64_t PageHeap::AllocateSegment() {
          segments_in_page_++ * layout::kSegmentSize;
 }
 
-bool PageHeap::HasPlaceFor(uint64_t bytes) const {
+bool PageHeap::HasPlaceFor(uint64_t bytes, uint64_t taken) const {
   if (layout::SizeClassFor(bytes) != layout::kRunClass) return true;
   const uint64_t count = (RunBytes(bytes) + layout::kPageSize - 1) / layout::kPageSize;
   const std::lock_guard lock(lock_);
   uint64_t in_row = 0;
+  uint64_t longest = 0;
+  uint64_t pages = 0;
   for (const Page& page : pages_) {
-    in_row = page.kind == PageKind::kSegments ? 0 : in_row + 1;
-    if (in_row == count) return true;
+    const bool movable = page.kind != PageKind::kSegments;
+    in_row = movable ? in_row + 1 : 0;
+    longest = std::max(longest, in_row);
+    pages += movable ? 1 : 0;
   }
-  return false;
+  return longest >= count && pages * layout::kPageSize >= RunBytes(bytes) + taken;
 }
 
 HeapUsage PageHeap::Usage() const {

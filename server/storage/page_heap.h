@@ -82,9 +82,9 @@ class PageHeap {
   // Room for a segment, kSegmentSize bytes. Segments are never freed.
   uint64_t AllocateSegment();
 
-  // Whether there would be room for an item of `bytes` if no others were there. Segments never
-  // move, so for a large one there may be none.
-  bool HasPlaceFor(uint64_t bytes) const;
+  // Whether there would be room for an item of `bytes` if no others were there but what has `taken`
+  // bytes, anywhere. Segments never move, so for a large one there may be none.
+  bool HasPlaceFor(uint64_t bytes, uint64_t taken) const;
 
   HeapUsage Usage() const;
   // Bytes of all blocks and runs that were ever given back.

@@ -60,6 +60,7 @@ PreparedPut& PreparedPut::operator=(PreparedPut&& other) noexcept {
   std::swap(sealed_, other.sealed_);
   std::swap(body_check_, other.body_check_);
   std::swap(options_, other.options_);
+  std::swap(run_bytes_, other.run_bytes_);
   std::swap(filled_, other.filled_);
   std::swap(body_hash_, other.body_hash_);
   std::swap(slot_, other.slot_);
@@ -69,6 +70,7 @@ PreparedPut& PreparedPut::operator=(PreparedPut&& other) noexcept {
 
 PreparedPut::~PreparedPut() {
   if (store_ == nullptr) return;
+  store_->NoLongerPrepared(*this);
   store_->FreeBlock(worker_, slot_);
 }
 
@@ -308,6 +310,10 @@ absl::StatusOr<PreparedPut> Store::PrepareBlock(int worker, KeyHash hash, std::s
   put.value_len_ = static_cast<uint32_t>(value_len);
   put.slot_ = layout::Slot::Make(hash.fingerprint(), block.size_class, block.offset);
   put.hash_ = hash;
+  if (block.size_class == layout::kRunClass) {
+    put.run_bytes_ = size;
+    prepared_run_bytes_.fetch_add(size, std::memory_order_relaxed);
+  }
   uint8_t* at = region_.At(block.offset);
   StoreRelease(CheckWord(at), 0);
   StoreHeader(at, MakeHeader(0, key.size(), value_len, options.flags));
@@ -386,6 +392,7 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
       scope.Release();
       worker.items.Add(1);
       worker.live_bytes.Add(uint64_t{put.key_len_} + put.value_len_);
+      NoLongerPrepared(put);
       put.store_ = nullptr;  // the block belongs to the index now
     } else {
       const layout::Slot old = scope.slot();
@@ -400,6 +407,11 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
     if (wake) expiry_->Wake();
     return PutResult{header.version, existed};
   }
+}
+
+void Store::NoLongerPrepared(PreparedPut& put) {
+  if (put.run_bytes_ == 0) return;
+  prepared_run_bytes_.fetch_sub(std::exchange(put.run_bytes_, 0), std::memory_order_relaxed);
 }
 
 void Store::FreeBlock(int worker, layout::Slot slot) {

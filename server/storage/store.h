@@ -11,6 +11,7 @@
 // one thread that keeps house (expiry, compaction) beside those that serve.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -117,6 +118,7 @@ class PreparedPut {
   bool sealed_ = false;  // body_check_ is known
   uint64_t body_check_ = 0;
   PutOptions options_;
+  uint64_t run_bytes_ = 0;                       // see Store::prepared_run_bytes_
   uint64_t filled_ = 0;                          // bytes of the value, with the key in `body_hash_`
   std::unique_ptr<layout::BodyHash> body_hash_;  // null until the first of them
   layout::Slot slot_;                            // the complete slot: fingerprint, class, offset
@@ -281,6 +283,7 @@ class Store {
   template <typename CopyOut>
   absl::StatusOr<GetResult> GetWith(int worker, std::string_view key, bool pin, CopyOut copy_out);
   void FreeBlock(int worker, layout::Slot slot);
+  void NoLongerPrepared(PreparedPut& put);
 
   Region region_;
   StoreOptions options_;
@@ -291,6 +294,8 @@ class Store {
   std::unique_ptr<Expiry> expiry_;
   std::unique_ptr<OrderedIndex> ordered_index_;
   std::unique_ptr<Eviction> eviction_;
+  // Of runs that belong to prepared puts: nothing that is evicted makes room there.
+  std::atomic<uint64_t> prepared_run_bytes_{0};
   std::unique_ptr<Worker[]> workers_;  // the maintenance worker's last
   std::vector<ItemListener*> listeners_;
 };

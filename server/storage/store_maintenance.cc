@@ -177,7 +177,8 @@ uint64_t Store::EvictOne(int worker) {
 // to time, so that their memory can be used for other sizes.
 Block Store::EvictFor(int worker, uint64_t bytes) {
   // Else everything would go, and in vain.
-  if (!allocator_->heap().HasPlaceFor(bytes)) return {};
+  const uint64_t prepared = prepared_run_bytes_.load(std::memory_order_relaxed);
+  if (!allocator_->heap().HasPlaceFor(bytes, prepared)) return {};
   uint64_t evicted = 0;
   uint64_t compact_at = bytes + kEvictedBetweenCompactions;
   for (;;) {

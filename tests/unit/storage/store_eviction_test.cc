@@ -87,6 +87,23 @@ TEST_F(StoreEvictionTest, AnItemThatNeverFitsIsRefused) {
   EXPECT_TRUE(Put("key", 1000).ok());
 }
 
+// Nor for one that values under way leave no room for.
+TEST_F(StoreEvictionTest, ALargeValueBesideAnotherOneUnderWay) {
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(Put(absl::StrCat("key-", i), 1000).ok());
+  {
+    const absl::StatusOr<PreparedPut> first = store_->PreparePutInto(0, "first", 8 * kMiB);
+    ASSERT_TRUE(first.ok()) << first.status();
+    const uint64_t evicted = store_->Stats().evicted;
+    const absl::StatusOr<PreparedPut> second = store_->PreparePutInto(0, "second", 8 * kMiB);
+    EXPECT_TRUE(absl::IsResourceExhausted(second.status())) << second.status();
+    EXPECT_EQ(store_->Stats().evicted, evicted);
+  }
+  EXPECT_TRUE(Put("second", 8 * kMiB).ok());
+  // One that is there can go.
+  EXPECT_TRUE(Put("first", 8 * kMiB).ok());
+  EXPECT_FALSE(Has(*store_, "second"));
+}
+
 // A value that is to be READ from a client needs its block first, and the READ may fail: then what
 // was evicted is gone, and nothing else has changed.
 TEST_F(StoreEvictionTest, APreparedPutThatComesToNothingLeavesTheKeyAsItWas) {
