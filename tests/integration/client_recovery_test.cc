@@ -499,7 +499,8 @@ TEST_F(Recovery, KilledAtRandomInstants) {
 
 // Other versions, older and newer: final, and both are named.
 TEST_F(Recovery, AServerOfAnotherVersionIsRefusedForGood) {
-  for (const uint16_t version : {uint16_t{2}, uint16_t{4}}) {
+  for (const int distance : {-1, 1}) {
+    const auto version = static_cast<uint16_t>(wire::kProtocolVersion + distance);
     const auto connection = Connect();
     ASSERT_NE(connection, nullptr);
     verbs_.set_protocol(version);
