@@ -54,12 +54,14 @@ Device* Device::Get() {
   if (Device* device = g_device.load(std::memory_order_acquire); device != nullptr) return device;
   const std::lock_guard lock(g_start_mutex);
   if (Device* device = g_device.load(std::memory_order_acquire); device != nullptr) return device;
-  auto* device = new Device();
-  if (!device->Start()) {
-    // Not deleted: nothing is lost but a few descriptors, once, in a process that cannot go on.
+  // One that could not be started is kept for the next attempt.
+  static Device* unstarted = nullptr;
+  if (unstarted == nullptr) unstarted = new Device();
+  if (!unstarted->Start()) {
     errno = errno != 0 ? errno : ENODEV;
     return nullptr;
   }
+  Device* const device = std::exchange(unstarted, nullptr);
   g_device.store(device, std::memory_order_release);
   pthread_atfork(nullptr, nullptr, [] {
     // The child has no service thread. Its copies of the sockets would hide the parent's death.

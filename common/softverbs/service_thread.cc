@@ -34,6 +34,7 @@ ServiceThread::~ServiceThread() {
 }
 
 absl::Status ServiceThread::Start() {
+  if (thread_.joinable()) return absl::OkStatus();
   const BlockedSignals blocked;
   VERBENA_ASSIGN_OR_RETURN(thread_, MakeThread("the software device", [this] { Run(); }));
   pthread_setname_np(thread_.native_handle(), "vsoft");
