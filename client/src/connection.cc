@@ -11,6 +11,19 @@
 #include "client/src/connection_impl.h"
 
 namespace verbena {
+namespace {
+
+// change(&version) with the caller's `present`, which may be null: on every error it is the version
+// that is there, 0 also where the operation was not begun.
+template <typename Change>
+absl::StatusOr<ChangeResult> TellPresent(uint64_t* present, Change&& change) {
+  uint64_t found = 0;
+  absl::StatusOr<ChangeResult> changed = change(&found);
+  if (present != nullptr && !changed.ok()) *present = found;
+  return changed;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Connect(std::string_view server,
                                                                 const Options& options) {
@@ -52,34 +65,25 @@ absl::Status Connection::Get(std::string_view key, std::string* value, uint64_t*
 absl::StatusOr<ChangeResult> Connection::Put(std::string_view key, std::string_view value,
                                              const PutOptions& options, uint64_t* present) {
   const Impl::Call call(*impl_);
-  uint64_t found = 0;
-  absl::StatusOr<ChangeResult> put = impl_->Put(key, value, options, &found);
-  if (present != nullptr && !put.ok()) *present = found;
-  return put;
+  return TellPresent(present,
+                     [&](uint64_t* found) { return impl_->Put(key, value, options, found); });
 }
 absl::StatusOr<ChangeResult> Connection::Delete(std::string_view key, const ChangeOptions& options,
                                                 uint64_t* present) {
   const Impl::Call call(*impl_);
-  uint64_t found = 0;
-  absl::StatusOr<ChangeResult> deleted = impl_->Delete(key, options, &found);
-  if (present != nullptr && !deleted.ok()) *present = found;
-  return deleted;
+  return TellPresent(present, [&](uint64_t* found) { return impl_->Delete(key, options, found); });
 }
 absl::StatusOr<ChangeResult> Connection::Add(std::string_view key, int64_t summand,
                                              const ChangeOptions& options, uint64_t* present) {
   const Impl::Call call(*impl_);
-  uint64_t found = 0;
-  absl::StatusOr<ChangeResult> added = impl_->Add(key, summand, options, &found);
-  if (present != nullptr && !added.ok()) *present = found;
-  return added;
+  return TellPresent(present,
+                     [&](uint64_t* found) { return impl_->Add(key, summand, options, found); });
 }
 absl::StatusOr<ChangeResult> Connection::Append(std::string_view key, std::string_view suffix,
                                                 const ChangeOptions& options, uint64_t* present) {
   const Impl::Call call(*impl_);
-  uint64_t found = 0;
-  absl::StatusOr<ChangeResult> appended = impl_->Append(key, suffix, options, &found);
-  if (present != nullptr && !appended.ok()) *present = found;
-  return appended;
+  return TellPresent(present,
+                     [&](uint64_t* found) { return impl_->Append(key, suffix, options, found); });
 }
 absl::Status Connection::GetAndDelete(std::string_view key, std::string* value, uint64_t* version,
                                       const CallOptions& options) {

@@ -75,6 +75,16 @@ class TwoProcessTest : public testing::Test {
   }
 
   rdma_event_channel* events_ = nullptr;
+  // Sends the peer what it is to READ, and waits for the answer that it sends when it has.
+  ibv_wc AskForRead(const void* at, uint32_t rkey, uint32_t length) {
+    const auto address = reinterpret_cast<uint64_t>(at);
+    const std::array<uint32_t, 2> key_and_length = {rkey, length};
+    std::memcpy(end_->data, &address, 8);
+    std::memcpy(end_->data + 8, key_and_length.data(), 8);
+    EXPECT_EQ(end_->PostSend(1, 0, 16, 0), 0);
+    return end_->Wait();
+  }
+
   std::unique_ptr<Endpoint> end_;
   uint64_t address_ = 0;
   uint32_t rkey_ = 0;
@@ -166,12 +176,7 @@ TEST_F(TwoProcessTest, PeerReadsMemoryRegisteredLater) {
     }
     ibv_mr* mr = Api().RegMr(end_->pd, memory->data() + 4096, 8192, IBV_ACCESS_REMOTE_READ);
     ASSERT_NE(mr, nullptr);
-    const auto address = reinterpret_cast<uint64_t>(memory->data()) + 5000;
-    const std::array<uint32_t, 2> key_and_length = {mr->rkey, 3000};
-    std::memcpy(end_->data, &address, 8);
-    std::memcpy(end_->data + 8, key_and_length.data(), 8);
-    ASSERT_EQ(end_->PostSend(1, 0, 16, 0), 0);
-    const ibv_wc wc = end_->Wait();
+    const ibv_wc wc = AskForRead(memory->data() + 5000, mr->rkey, 3000);
     ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
     ASSERT_EQ(wc.byte_len, 3000u);
     EXPECT_EQ(std::memcmp(end_->data + 4096, memory->data() + 5000, 3000), 0);
@@ -339,12 +344,7 @@ TEST_F(TwoProcessTest, AnInitiatorLetsGoOfMemoryThatIsRegisteredNoMore) {
     ASSERT_TRUE(first != nullptr && second != nullptr);
     for (ibv_mr* mr : {first, second}) {
       ASSERT_EQ(end_->PostRecv(0, 4096, 4096), 0);
-      const auto address = reinterpret_cast<uint64_t>(mr->addr);
-      const std::array<uint32_t, 2> key_and_length = {mr->rkey, 4096};
-      std::memcpy(end_->data, &address, 8);
-      std::memcpy(end_->data + 8, key_and_length.data(), 8);
-      ASSERT_EQ(end_->PostSend(1, 0, 16, 0), 0);
-      const ibv_wc wc = end_->Wait();
+      const ibv_wc wc = AskForRead(mr->addr, mr->rkey, 4096);
       ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
       ASSERT_EQ(wc.byte_len, 4096u);
       EXPECT_EQ(end_->data[4096], 0x5a);
