@@ -21,5 +21,7 @@ int WarmGets(const Config& config);
 int MeasureClientRatios(const Config& config);
 // For fabric_baseline.sh.
 int MeasureFabricRatios(const Config& config);
+// For storage_ratios.sh; needs no server.
+int MeasureStorageRatios(const Config& config);
 
 }  // namespace verbena::bench

@@ -74,7 +74,7 @@ int Run(int argc, char** argv) {
   if (name == "run" || name == "warm-gets" || name == "client-ratios" || name == "fabric-ratios") {
     command = Command::kRun;
   }
-  if (name == "compare") command = Command::kCompare;
+  if (name == "compare" || name == "storage-ratios") command = Command::kCompare;
   if (!command.has_value()) {
     return UsageError(
         name.empty() ? "a command is needed: load, run or compare"
@@ -86,6 +86,7 @@ int Run(int argc, char** argv) {
   if (name == "warm-gets") return WarmGets(*config);
   if (name == "client-ratios") return MeasureClientRatios(*config);
   if (name == "fabric-ratios") return MeasureFabricRatios(*config);
+  if (name == "storage-ratios") return MeasureStorageRatios(*config);
   return *command == Command::kCompare ? Compare(*config) : LoadOrRun(*config);
 }
 

@@ -2,12 +2,9 @@
 // Run: verbena-micro-bench [--benchmark_filter=REGEX]
 #include <benchmark/benchmark.h>
 
-#include <atomic>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "bench/backend.h"
@@ -157,85 +154,6 @@ void BM_StoragePut(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_StoragePut);
-
-// What no store can do without, for BM_StoragePut to be compared with: one cache miss (a word of
-// the old item, whose version the new one must exceed), XXH3 over the item's bytes and a copy of
-// them. Each place holds the number of the next one, in one cycle through as many as there are
-// records: so the miss counts whole, and none is hidden behind the one before.
-void BM_CopyAndHash(benchmark::State& state) {
-  constexpr size_t kItem = sizeof(layout::ItemHeader) + 23 + kValueSize;
-  constexpr size_t kBlock = (kItem + 15) / 16 * 16;
-  std::vector<uint8_t> memory(kRecords * kBlock, 1);
-  std::vector<uint64_t> order(kRecords);
-  std::iota(order.begin(), order.end(), 0);
-  Random random(1);
-  for (size_t i = kRecords - 1; i > 0; --i) std::swap(order[i], order[random.Below(i + 1)]);
-  for (size_t i = 0; i < kRecords; ++i) {
-    const uint64_t next = order[(i + 1) % kRecords];
-    std::memcpy(&memory[order[i] * kBlock + 8], &next, sizeof(next));
-  }
-  std::vector<uint8_t> item(kItem, 2);
-  uint64_t next = order[0];
-  for (auto _ : state) {
-    uint8_t* const place = &memory[next * kBlock];
-    std::memcpy(&next, place + 8, sizeof(next));
-    std::memcpy(item.data() + 8, &next, sizeof(next));
-    const uint64_t hash = XXH3_64bits(item.data() + 8, item.size() - 8);
-    std::memcpy(item.data(), &hash, sizeof(hash));
-    std::memcpy(place, item.data(), item.size());
-    benchmark::ClobberMemory();
-  }
-}
-BENCHMARK(BM_CopyAndHash);
-
-// Several workers on one store; the rate over that of one thread is how it scales.
-void BM_StoragePutThreads(benchmark::State& state) {
-  static const std::unique_ptr<storage::Store> store = FilledStore(/*workers=*/8);
-  const KeySequence keys(SomeConfig(), 1 << 16, static_cast<uint64_t>(state.thread_index()) + 1);
-  const std::vector<uint8_t> value(kValueSize, 'w');
-  size_t i = 0;
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(store->Put(state.thread_index(), keys[i++ & 0xffff], value));
-  }
-  state.SetItemsProcessed(state.iterations());
-}
-BENCHMARK(BM_StoragePutThreads)->Threads(1)->Threads(2)->Threads(4)->UseRealTime();
-
-// What other writers wait while segments of the index are split: latencies of puts over present
-// keys beside a thread that puts over its own present ones (0) or new ones all the time (1). Both
-// take a processor each: where there are fewer, what is measured is the scheduler.
-void BM_StoragePutBesideSplits(benchmark::State& state) {
-  const auto store = FilledStore(/*workers=*/2, /*region_size=*/1 << 30);
-  const bool grows = state.range(0) != 0;
-  const uint64_t splits = store->Stats().splits;
-  std::atomic<bool> stop{false};
-  std::thread other([&] {
-    const KeyNames names(0);
-    const std::vector<uint8_t> value(kValueSize, 'n');
-    for (uint64_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
-      const uint64_t record = grows ? kRecords + i : i % kRecords;
-      if (!store->Put(1, names.Name(record), value).ok()) return;
-    }
-  });
-  const KeySequence keys(SomeConfig(), 1 << 16, 1);
-  const std::vector<uint8_t> value(kValueSize, 'w');
-  const TickClock clock;
-  Histogram latencies;
-  size_t i = 0;
-  for (auto _ : state) {
-    const int64_t begin = clock.Now();
-    benchmark::DoNotOptimize(store->Put(0, keys[i++ & 0xffff], value));
-    latencies.Record(clock.Nanos(begin, clock.Now()));
-  }
-  stop = true;
-  other.join();
-  state.counters["splits"] = static_cast<double>(store->Stats().splits - splits);
-  state.counters["p50_ns"] = static_cast<double>(latencies.Percentile(50));
-  state.counters["p99_ns"] = static_cast<double>(latencies.Percentile(99));
-  state.counters["p999_ns"] = static_cast<double>(latencies.Percentile(99.9));
-  state.counters["max_ns"] = static_cast<double>(latencies.max());
-}
-BENCHMARK(BM_StoragePutBesideSplits)->Arg(0)->Arg(1)->Iterations(2'000'000)->UseRealTime();
 
 // One append to a value of so many bytes, which the worker copies and hashes in one go: what others
 // of the worker wait for it.
