@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "bench/key_names.h"
-#include "bench/workload.h"
+#include "bench/workload/key_names.h"
+#include "bench/workload/workload.h"
 #include "common/verbs/conn_param.h"
 
 namespace verbena::bench {

@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "bench/backend_verbena.h"
-#include "bench/baseline.h"
+#include "bench/baseline/baseline.h"
 #include "bench/commands.h"
-#include "bench/interrupt.h"
-#include "bench/output.h"
-#include "bench/report_json.h"
-#include "bench/report_table.h"
-#include "bench/runner.h"
-#include "bench/server_facts.h"
+#include "bench/load/interrupt.h"
+#include "bench/load/runner.h"
+#include "bench/report/output.h"
+#include "bench/report/report_json.h"
+#include "bench/report/report_table.h"
+#include "bench/systems/backend_verbena.h"
+#include "bench/systems/server_facts.h"
 #include "common/base/macros.h"
 #include "common/base/whole_file.h"
 

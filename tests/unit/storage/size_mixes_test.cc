@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bench/random.h"
-#include "bench/size_models.h"
+#include "bench/workload/random.h"
+#include "bench/workload/size_models.h"
 #include "common/base/clock.h"
 #include "common/base/sizes.h"
 #include "common/layout/item.h"

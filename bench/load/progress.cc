@@ -1,0 +1,58 @@
+#include "bench/load/progress.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/clock.h"
+
+namespace verbena::bench {
+
+std::string FormatRate(double per_second) {
+  if (per_second >= 1e6) return absl::StrFormat("%.2f M", per_second / 1e6);
+  if (per_second >= 1e3) return absl::StrFormat("%.1f k", per_second / 1e3);
+  return absl::StrFormat("%.0f", per_second);
+}
+
+ProgressLine::ProgressLine(const Config& config,
+                           const std::vector<std::unique_ptr<Worker>>& workers)
+    : config_(config),
+      workers_(workers),
+      begin_nanos_(MonotonicNanos()),
+      last_nanos_(begin_nanos_) {}
+
+std::string ProgressLine::Next(int64_t now_nanos) {
+  Histogram all;
+  for (const auto& worker : workers_) {
+    for (size_t kind = 0; kind < kOpKinds; ++kind) {
+      all.Merge(worker->latency(static_cast<OpKind>(kind)));
+    }
+  }
+  // The end of the warm-up starts the counting anew.
+  const bool restarted = all.count() < last_.count();
+  Histogram recent = all;
+  if (!restarted) recent.Subtract(last_);
+  const double seconds = static_cast<double>(now_nanos - last_nanos_) * 1e-9;
+  const double rate = seconds <= 0 ? 0 : static_cast<double>(recent.count()) / seconds;
+  const uint64_t done = all.count();
+  last_ = all;
+  last_nanos_ = now_nanos;
+  return absl::StrFormat("%d s  %s ops/s  p99 %.1f us  %s", (now_nanos - begin_nanos_) / 1000000000,
+                         FormatRate(rate), static_cast<double>(recent.Percentile(99)) / 1e3,
+                         Remaining(now_nanos, done, rate));
+}
+
+std::string ProgressLine::Remaining(int64_t now_nanos, uint64_t done, double rate) const {
+  const int64_t elapsed = now_nanos - begin_nanos_;
+  if (elapsed < config_.warmup.count()) return "warming up";
+  double left = -1;
+  if (config_.duration.count() > 0) {
+    left = static_cast<double>((config_.duration + config_.warmup).count() - elapsed) * 1e-9;
+  }
+  const uint64_t goal = config_.command == Command::kLoad ? config_.records : config_.operations;
+  if (goal > 0 && rate > 0) {
+    const double by_count = static_cast<double>(goal - std::min(done, goal)) / rate;
+    left = left < 0 ? by_count : std::min(left, by_count);
+  }
+  return left < 0 ? "" : absl::StrFormat("%.0f s left", left);
+}
+
+}  // namespace verbena::bench

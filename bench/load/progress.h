@@ -1,0 +1,37 @@
+// The line that shows how a run is going.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/config.h"
+#include "bench/load/worker.h"
+#include "bench/measure/histogram.h"
+
+namespace verbena::bench {
+
+// "12 s  412.3 k ops/s  p99 41.2 us  8 s left". Rate and percentile are of the time since the last
+// line. Not thread-safe.
+class ProgressLine {
+ public:
+  ProgressLine(const Config& config, const std::vector<std::unique_ptr<Worker>>& workers);
+
+  // The text for now.
+  std::string Next(int64_t now_nanos);
+
+ private:
+  std::string Remaining(int64_t now_nanos, uint64_t done, double rate) const;
+
+  const Config& config_;
+  const std::vector<std::unique_ptr<Worker>>& workers_;
+  const int64_t begin_nanos_;
+  int64_t last_nanos_;
+  Histogram last_;
+};
+
+// "87", "12.3 k", "4.56 M".
+std::string FormatRate(double per_second);
+
+}  // namespace verbena::bench

@@ -1,0 +1,134 @@
+#include "bench/load/runner.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "bench/load/interrupt.h"
+#include "bench/load/progress.h"
+#include "bench/load/worker.h"
+#include "bench/measure/process_cpu.h"
+#include "common/base/clock.h"
+
+namespace verbena::bench {
+namespace {
+
+constexpr int64_t kProgressNanos = 1'000'000'000;
+// The longest that an interrupt or the end of all workers goes unnoticed.
+constexpr int64_t kSliceNanos = 20'000'000;
+
+uint64_t Share(uint64_t total, uint64_t parts, uint64_t index) {
+  return total / parts + (index < total % parts ? 1 : 0);
+}
+
+std::vector<std::unique_ptr<Worker>> MakeWorkers(
+    const Config& config, const std::vector<std::unique_ptr<Backend>>& backends,
+    RunControl* control) {
+  std::vector<std::unique_ptr<Worker>> workers;
+  // There is no worker without work: a share of 0 would mean no limit.
+  const uint64_t total = config.command == Command::kLoad ? config.records : config.operations;
+  uint64_t threads = config.threads;
+  if (total != 0) threads = std::min(threads, total);
+  const size_t each = backends.size() / config.threads;
+  uint64_t first_record = 0;
+  for (uint64_t i = 0; i < threads; ++i) {
+    WorkerPlan plan;
+    plan.index = static_cast<uint32_t>(i);
+    plan.first_record = first_record;
+    plan.operations = Share(total, threads, i);
+    first_record += plan.operations;
+    std::vector<Backend*> mine;
+    for (size_t b = i * each; b < (i + 1) * each; ++b) mine.push_back(backends[b].get());
+    workers.push_back(std::make_unique<Worker>(config, plan, std::move(mine), control));
+  }
+  return workers;
+}
+
+// Ends the warm-up and the run when it is time, and shows progress.
+class Conductor {
+ public:
+  Conductor(const Config& config, const RunnerOptions& options, RunControl* control,
+            const std::vector<std::unique_ptr<Worker>>& workers)
+      : config_(config),
+        options_(options),
+        control_(control),
+        line_(config, workers),
+        begin_(MonotonicNanos()),
+        end_(config.duration.count() == 0 ? INT64_MAX
+                                          : begin_ + (config.warmup + config.duration).count()) {
+    if (config.warmup.count() == 0) BeginMeasuring();
+  }
+
+  void Conduct() {
+    int64_t next_line = begin_ + kProgressNanos;
+    const int64_t warm = begin_ + config_.warmup.count();
+    while (control_->running.load(std::memory_order_acquire) > 0) {
+      const int64_t now = MonotonicNanos();
+      if (!measuring_ && now >= warm) BeginMeasuring();
+      if (now >= end_ || Interrupted()) control_->stop.store(true, std::memory_order_relaxed);
+      if (now >= next_line) {
+        if (options_.progress) std::fprintf(stderr, "\r\033[K%s", line_.Next(now).c_str());
+        next_line += kProgressNanos;
+      }
+      int64_t until = now + kSliceNanos;
+      if (now < end_) until = std::min(until, end_);
+      if (!measuring_) until = std::min(until, warm);
+      std::this_thread::sleep_for(std::chrono::nanoseconds(until - now));
+    }
+    if (options_.progress) std::fprintf(stderr, "\r\033[K");
+  }
+
+  bool measuring() const { return measuring_; }
+  std::optional<double> cpu_at_begin() const { return cpu_at_begin_; }
+
+ private:
+  void BeginMeasuring() {
+    measuring_ = true;
+    cpu_at_begin_ = ProcessCpuSeconds(options_.server_pid);
+    control_->measuring.store(true, std::memory_order_relaxed);
+  }
+
+  const Config& config_;
+  const RunnerOptions& options_;
+  RunControl* const control_;
+  ProgressLine line_;
+  const int64_t begin_;
+  const int64_t end_;
+  bool measuring_ = false;
+  std::optional<double> cpu_at_begin_;
+};
+
+}  // namespace
+
+RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Backend>>& backends,
+                      const RunnerOptions& options) {
+  RunControl control;
+  const auto workers = MakeWorkers(config, backends, &control);
+  control.running.store(static_cast<uint32_t>(workers.size()), std::memory_order_relaxed);
+  Conductor conductor(config, options, &control, workers);
+  std::vector<std::thread> threads;
+  for (const auto& worker : workers) threads.emplace_back([&worker] { worker->Run(); });
+  conductor.Conduct();
+  const std::optional<double> cpu_at_end = ProcessCpuSeconds(options.server_pid);
+  for (std::thread& thread : threads) thread.join();
+
+  RunResult result;
+  result.interrupted = Interrupted();
+  // Stopped in the warm-up: nothing was measured.
+  if (!conductor.measuring()) return result;
+  int64_t begin = INT64_MAX;
+  int64_t end = 0;
+  for (const auto& worker : workers) {
+    worker->AddTo(result);
+    begin = std::min(begin, worker->begin_nanos());
+    end = std::max(end, worker->end_nanos());
+  }
+  result.seconds = end > begin ? static_cast<double>(end - begin) * 1e-9 : 0;
+  if (cpu_at_end.has_value() && conductor.cpu_at_begin().has_value()) {
+    result.server_cpu_seconds = *cpu_at_end - *conductor.cpu_at_begin();
+  }
+  return result;
+}
+
+}  // namespace verbena::bench

@@ -1,0 +1,26 @@
+// Runs a workload over backends, in threads, with a progress line and an end.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "bench/config.h"
+#include "bench/load/result.h"
+#include "bench/systems/backend.h"
+
+namespace verbena::bench {
+
+struct RunnerOptions {
+  bool progress = false;   // a line on standard error, rewritten in place
+  int64_t server_pid = 0;  // whose processor time to measure; 0: nobody's
+};
+
+// `backends` are config.connections many, each with room for config.depth operations; they are
+// dealt out to config.threads threads. Ends when time or operations are over, when a connection is
+// lost, or when Interrupted().
+RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Backend>>& backends,
+                      const RunnerOptions& options);
+
+}  // namespace verbena::bench

@@ -1,0 +1,179 @@
+#include "bench/report/report_json.h"
+
+#include <sys/utsname.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "bench/measure/ticks.h"
+#include "common/base/whole_file.h"
+
+namespace verbena::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+double Micros(double nanos) { return nanos / 1e3; }
+double Micros(uint64_t nanos) { return static_cast<double>(nanos) / 1e3; }
+
+double Seconds(std::chrono::nanoseconds duration) {
+  return static_cast<double>(duration.count()) * 1e-9;
+}
+
+Json OpJson(const OpResult& op) {
+  return {{"count", op.count},
+          {"errors", op.errors},
+          {"latency_us",
+           {{"mean", Micros(op.latency.mean())},
+            {"p50", Micros(op.latency.Percentile(50))},
+            {"p99", Micros(op.latency.Percentile(99))},
+            {"p99.9", Micros(op.latency.Percentile(99.9))},
+            {"max", Micros(op.latency.max())}}}};
+}
+
+Json SpreadJson(const Spread& spread, double unit = 1) {
+  return {
+      {"median", spread.median / unit}, {"min", spread.least / unit}, {"max", spread.most / unit}};
+}
+
+Json BaselineJson(const BaselineResult& baseline) {
+  Json json;
+  json["raw_read"] = {{"p50_us", Micros(baseline.raw_read_ns.median)},
+                      {"ops_s", baseline.raw_read_rate.median}};
+  json["send_pingpong"] = {{"p50_us", Micros(baseline.pingpong_ns.median)}};
+  json["storage_put"] = {{"p50_us", Micros(baseline.storage_put_ns.median)}};
+  json["get"] = {{"p50_us", Micros(baseline.get_ns.median)}, {"ops_s", baseline.get_rate.median}};
+  json["put"] = {{"p50_us", Micros(baseline.put_ns.median)}};
+  json["ratios"] = {{"get_p50_over_raw_read", baseline.get_over_raw_read.median},
+                    {"get_rate_over_raw_read", baseline.get_rate_over_raw_read.median},
+                    {"put_p50_over_send_pingpong", baseline.put_over_pingpong.median},
+                    {"put_minus_pingpong_over_storage_put", baseline.put_over_storage.median}};
+  json["spread"] = {{"raw_read_p50_us", SpreadJson(baseline.raw_read_ns, 1e3)},
+                    {"raw_read_ops_s", SpreadJson(baseline.raw_read_rate)},
+                    {"get_p50_us", SpreadJson(baseline.get_ns, 1e3)},
+                    {"get_ops_s", SpreadJson(baseline.get_rate)},
+                    {"send_pingpong_p50_us", SpreadJson(baseline.pingpong_ns, 1e3)},
+                    {"put_p50_us", SpreadJson(baseline.put_ns, 1e3)},
+                    {"storage_put_p50_us", SpreadJson(baseline.storage_put_ns, 1e3)},
+                    {"get_p50_over_raw_read", SpreadJson(baseline.get_over_raw_read)},
+                    {"get_rate_over_raw_read", SpreadJson(baseline.get_rate_over_raw_read)},
+                    {"put_p50_over_send_pingpong", SpreadJson(baseline.put_over_pingpong)},
+                    {"put_minus_pingpong_over_storage_put", SpreadJson(baseline.put_over_storage)}};
+  json["method"] = {{"rounds", baseline.rounds},
+                    {"depth", baseline.depth},
+                    {"block_bytes", baseline.block_size},
+                    {"region_bytes", baseline.region_size},
+                    {"request_bytes", baseline.request_size},
+                    {"response_bytes", baseline.response_size},
+                    {"clock", baseline.clock},
+                    {"clock_overhead_ns", baseline.clock_ns}};
+  return json;
+}
+
+std::string CpuModel() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+nlohmann::json ThroughputJson(const RunResult& result) {
+  Json json;
+  json["throughput_ops_s"] = result.throughput();
+  json["ops"] = Json::object();
+  for (size_t i = 0; i < kOpKinds; ++i) {
+    const OpResult& op = result.ops[i];
+    if (op.count > 0) json["ops"][OpKindName(static_cast<OpKind>(i))] = OpJson(op);
+  }
+  return json;
+}
+
+nlohmann::json ConfigJson(const Config& config) {
+  Json json = {{"command", CommandName(config.command)},
+               {"server", config.server},
+               {"workload", std::string(1, config.workload.name)},
+               {"distribution", DistributionName(config.distribution)},
+               {"records", config.records},
+               {"operations", config.operations},
+               {"seconds", Seconds(config.duration)},
+               {"warmup_seconds", Seconds(config.warmup)},
+               {"threads", config.threads},
+               {"connections", config.connections},
+               {"depth", config.depth},
+               {"key_size", config.key_size},
+               {"value_size", config.value_size},
+               {"cache_bytes", config.cache_bytes},
+               {"preload", config.preload},
+               {"seed", config.seed},
+               {"fabric", config.fabric}};
+  return json;
+}
+
+nlohmann::json EnvironmentJson() {
+  Json json = {{"verbena", VERBENA_VERSION},
+               {"compiler", __VERSION__},
+               {"cpu", CpuModel()},
+               {"processors", sysconf(_SC_NPROCESSORS_ONLN)},
+               {"clock", TickSource()}};
+  utsname system;
+  if (uname(&system) == 0) {
+    json["host"] = system.nodename;
+    json["kernel"] = system.release;
+  }
+  return json;
+}
+
+nlohmann::json RunJson(const Config& config, const RunContext& context, const RunResult& result,
+                       const BaselineResult* baseline) {
+  Json json = ThroughputJson(result);
+  json["seconds"] = result.seconds;
+  json["rdma"] = {{"read_retries", result.counters.read_retries},
+                  {"rpc_gets", result.counters.rpc_gets}};
+  if (const auto reads = result.reads_per_get()) json["rdma"]["reads_per_get"] = *reads;
+  if (const auto doorbells = result.doorbells_per_op()) {
+    json["rdma"]["doorbells_per_op"] = *doorbells;
+  }
+  if (const auto rate = result.scanned_per_second()) {
+    json["scans"] = {{"items", result.scanned},
+                     {"items_s", *rate},
+                     {"items_per_scan", *result.scanned_per_scan()}};
+  }
+  json["server"] = Json::object();
+  if (const auto cpu = result.cpu_us_per_op()) {
+    json["server"]["cpu_us_per_op"] = *cpu;
+    json["server"]["cpu_percent_of_core"] = *result.server_cpu_seconds / result.seconds * 100;
+  }
+  if (baseline != nullptr) json["baseline"] = BaselineJson(*baseline);
+  json["verify"] = {{"checked", result.verify.checked}, {"wrong", result.verify.wrong}};
+  const ServerFacts& server = context.server;
+  if (server.items.has_value() && server.used_bytes.has_value()) {
+    json["memory"] = {{"items", *server.items}, {"used_bytes", *server.used_bytes}};
+    if (*server.items > 0) {
+      json["memory"]["bytes_per_item"] =
+          static_cast<double>(*server.used_bytes) / static_cast<double>(*server.items);
+    }
+  }
+  if (!result.first_error.empty()) json["first_error"] = result.first_error;
+  if (!result.lost.empty()) json["connection_lost"] = result.lost;
+  json["interrupted"] = result.interrupted;
+  json["config"] = ConfigJson(config);
+  json["environment"] = EnvironmentJson();
+  json["environment"]["fabric"] = context.fabric;
+  json["environment"]["device"] = context.device;
+  return json;
+}
+
+absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
+  // Error texts may quote bytes of a peer that are no UTF-8.
+  return WriteWholeFile(path,
+                        json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
+}
+
+}  // namespace verbena::bench

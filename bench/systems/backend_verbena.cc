@@ -1,0 +1,60 @@
+#include "bench/systems/backend_verbena.h"
+
+namespace verbena::bench {
+
+Options ConnectionOptions(const Config& config) {
+  Options options;
+  options.fabric = config.fabric;
+  options.tos = config.connect.tos;
+  options.ack_timeout = config.connect.ack_timeout;
+  options.retry_count = config.connect.retry_count;
+  options.rnr_timer = config.connect.min_rnr_timer;
+  options.depth = config.depth;
+  options.cache_bytes = config.cache_bytes;
+  options.preload = config.preload;
+  options.poll_time = config.poll;
+  options.connect_timeout = options.operation_timeout = config.timeout;
+  // A run without its server is over: its figures would be of something else.
+  options.reconnect = false;
+  return options;
+}
+
+absl::Status VerbenaBackend::SubmitRead(uint32_t slot, std::string_view key) {
+  return connection_->SubmitGet(key,
+                                [this, slot](const absl::Status& status, const GetResult& result) {
+                                  if (sink_ != nullptr) sink_->OnRead(slot, status, result.value);
+                                });
+}
+
+absl::Status VerbenaBackend::SubmitWrite(uint32_t slot, std::string_view key,
+                                         std::string_view value) {
+  return connection_->SubmitPut(key, value,
+                                [this, slot](const absl::Status& status, const ChangeResult&) {
+                                  if (sink_ != nullptr) sink_->OnWrite(slot, status);
+                                });
+}
+
+absl::Status VerbenaBackend::SubmitScan(uint32_t slot, std::string_view start,
+                                        std::string_view prefix, uint32_t count) {
+  if (!connection_->status().ok()) return connection_->status();
+  scan_ = {.slot = slot, .range = {.start = start, .prefix = prefix}, .count = count};
+  return absl::OkStatus();
+}
+
+int VerbenaBackend::Scan() {
+  // Taken out first: the sink may submit the next one.
+  const PendingScan scan = *scan_;
+  scan_.reset();
+  const absl::Status status = connection_->Scan(scan.range, scan.count, &items_);
+  records_.clear();
+  for (const ScanItem& item : items_) records_.push_back({item.key, item.value});
+  if (sink_ != nullptr) sink_->OnScan(scan.slot, status, records_);
+  return 1;
+}
+
+BackendCounters VerbenaBackend::counters() const {
+  const ConnectionStats& stats = connection_->stats();
+  return {stats.gets, stats.reads, stats.read_retries, stats.rpc_gets, stats.doorbells};
+}
+
+}  // namespace verbena::bench
