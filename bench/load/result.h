@@ -8,6 +8,7 @@
 
 #include "bench/config.h"
 #include "bench/measure/histogram.h"
+#include "bench/measure/process_usage.h"
 #include "bench/systems/backend.h"
 #include "bench/workload/workload.h"
 
@@ -42,6 +43,9 @@ struct RunResult {
   std::string lost;         // why the run ended early: a connection was lost
   bool interrupted = false;
   std::optional<double> server_cpu_seconds;
+  std::optional<ProcessUsage> server_usage;  // while it was measured; server_cpu_seconds is in it
+  ProcessUsage client_usage;                 // of this process, likewise
+  std::optional<double> kernel_seconds;      // of the kernel's own threads, likewise
 
   const OpResult& op(OpKind kind) const { return ops[Index(kind)]; }
   uint64_t operations() const;

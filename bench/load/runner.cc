@@ -8,7 +8,7 @@
 #include "bench/load/interrupt.h"
 #include "bench/load/progress.h"
 #include "bench/load/worker.h"
-#include "bench/measure/process_cpu.h"
+#include "bench/measure/process_usage.h"
 #include "common/base/clock.h"
 
 namespace verbena::bench {
@@ -43,6 +43,28 @@ std::vector<std::unique_ptr<Worker>> MakeWorkers(
     workers.push_back(std::make_unique<Worker>(config, plan, std::move(mine), control));
   }
   return workers;
+}
+
+// What the two sides and the kernel have used so far.
+struct UsageNow {
+  explicit UsageNow(const RunnerOptions& options)
+      : server(UsageOf(options.server_pid)), client(OwnUsage()) {
+    if (options.kernel_threads) kernel = KernelThreadSeconds();
+  }
+  std::optional<ProcessUsage> server;
+  ProcessUsage client;
+  std::optional<double> kernel;
+};
+
+void PutDifference(const UsageNow& begin, const UsageNow& end, RunResult& result) {
+  if (begin.server.has_value() && end.server.has_value()) {
+    result.server_usage = *end.server - *begin.server;
+    result.server_cpu_seconds = result.server_usage->cpu_seconds;
+  }
+  result.client_usage = end.client - begin.client;
+  if (begin.kernel.has_value() && end.kernel.has_value()) {
+    result.kernel_seconds = *end.kernel - *begin.kernel;
+  }
 }
 
 // Ends the warm-up and the run when it is time, and shows progress.
@@ -80,12 +102,13 @@ class Conductor {
   }
 
   bool measuring() const { return measuring_; }
-  std::optional<double> cpu_at_begin() const { return cpu_at_begin_; }
+  // Once it is measuring.
+  const UsageNow& usage_at_begin() const { return *usage_at_begin_; }
 
  private:
   void BeginMeasuring() {
     measuring_ = true;
-    cpu_at_begin_ = ProcessCpuSeconds(options_.server_pid);
+    usage_at_begin_.emplace(options_);
     control_->measuring.store(true, std::memory_order_relaxed);
   }
 
@@ -96,7 +119,7 @@ class Conductor {
   const int64_t begin_;
   const int64_t end_;
   bool measuring_ = false;
-  std::optional<double> cpu_at_begin_;
+  std::optional<UsageNow> usage_at_begin_;
 };
 
 }  // namespace
@@ -110,7 +133,7 @@ RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Ba
   std::vector<std::thread> threads;
   for (const auto& worker : workers) threads.emplace_back([&worker] { worker->Run(); });
   conductor.Conduct();
-  const std::optional<double> cpu_at_end = ProcessCpuSeconds(options.server_pid);
+  const UsageNow usage_at_end(options);
   for (std::thread& thread : threads) thread.join();
 
   RunResult result;
@@ -125,9 +148,7 @@ RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Ba
     end = std::max(end, worker->end_nanos());
   }
   result.seconds = end > begin ? static_cast<double>(end - begin) * 1e-9 : 0;
-  if (cpu_at_end.has_value() && conductor.cpu_at_begin().has_value()) {
-    result.server_cpu_seconds = *cpu_at_end - *conductor.cpu_at_begin();
-  }
+  PutDifference(conductor.usage_at_begin(), usage_at_end, result);
   return result;
 }
 

@@ -13,8 +13,9 @@
 namespace verbena::bench {
 
 struct RunnerOptions {
-  bool progress = false;   // a line on standard error, rewritten in place
-  int64_t server_pid = 0;  // whose processor time to measure; 0: nobody's
+  bool progress = false;        // a line on standard error, rewritten in place
+  int64_t server_pid = 0;       // whose processor time to measure; 0: nobody's
+  bool kernel_threads = false;  // also that of the kernel's own threads: a look at all processes
 };
 
 // `backends` are config.connections many, each with room for config.depth operations; they are

@@ -63,7 +63,7 @@ class Worker::Lane final : public CompletionSink {
     if (!slot.busy) return;  // given up
     if (status.ok()) {
       worker_->RecordSuccess(slot.kind, slot.started, now);
-      worker_->Verify({KeyOf(index), slot.key_size}, value);
+      if (backend_->keeps_values()) worker_->Verify({KeyOf(index), slot.key_size}, value);
     } else {
       worker_->RecordFailure(slot.kind, slot.started, status);
     }

@@ -20,6 +20,9 @@ struct BackendCounters {
   uint64_t read_retries = 0;  // READs whose result was not accepted
   uint64_t rpc_gets = 0;      // GETs answered by the server's CPU
   uint64_t doorbells = 0;     // calls that posted work to the adapter
+  uint64_t bytes_out = 0;     // given to the socket or the fabric, without its own headers
+  uint64_t bytes_in = 0;      // taken from it, likewise
+  uint64_t system_calls = 0;  // of this connection, for its operations
 
   BackendCounters& operator+=(const BackendCounters& other) {
     gets += other.gets;
@@ -27,11 +30,20 @@ struct BackendCounters {
     read_retries += other.read_retries;
     rpc_gets += other.rpc_gets;
     doorbells += other.doorbells;
+    bytes_out += other.bytes_out;
+    bytes_in += other.bytes_in;
+    system_calls += other.system_calls;
     return *this;
   }
   BackendCounters operator-(const BackendCounters& other) const {
-    return {gets - other.gets, reads - other.reads, read_retries - other.read_retries,
-            rpc_gets - other.rpc_gets, doorbells - other.doorbells};
+    return {gets - other.gets,
+            reads - other.reads,
+            read_retries - other.read_retries,
+            rpc_gets - other.rpc_gets,
+            doorbells - other.doorbells,
+            bytes_out - other.bytes_out,
+            bytes_in - other.bytes_in,
+            system_calls - other.system_calls};
   }
 };
 
@@ -67,6 +79,11 @@ class Backend {
   // operation has finished. On an error nothing was submitted.
   virtual absl::Status SubmitRead(uint32_t slot, std::string_view key) = 0;
   virtual absl::Status SubmitWrite(uint32_t slot, std::string_view key, std::string_view value) = 0;
+  // Finishes with OnWrite: OK, or NotFound for a key that was absent. Unimplemented: the backend
+  // cannot delete.
+  virtual absl::Status SubmitDelete(uint32_t /*slot*/, std::string_view /*key*/) {
+    return absl::UnimplementedError("no deletes: this backend cannot take keys away");
+  }
   // At most `count` records from `start` on, of those whose keys begin with `prefix`; both are
   // borrowed likewise. While a scan is in flight nothing else may be submitted. Unimplemented: the
   // store keeps no order of its keys.
@@ -80,6 +97,10 @@ class Backend {
   virtual int Poll() = 0;
   // The same, but waits until at least one has finished, nothing is in flight or time is over.
   virtual int Wait(std::chrono::nanoseconds timeout) = 0;
+
+  // Whether reads return what was written, so that values can be verified. The fabric alone does
+  // not.
+  virtual bool keeps_values() const { return true; }
 
   // OK, or why the connection is dead; then nothing more will finish.
   virtual absl::Status status() const = 0;

@@ -34,6 +34,13 @@ absl::Status VerbenaBackend::SubmitWrite(uint32_t slot, std::string_view key,
                                 });
 }
 
+absl::Status VerbenaBackend::SubmitDelete(uint32_t slot, std::string_view key) {
+  return connection_->SubmitDelete(key,
+                                   [this, slot](const absl::Status& status, const ChangeResult&) {
+                                     if (sink_ != nullptr) sink_->OnWrite(slot, status);
+                                   });
+}
+
 absl::Status VerbenaBackend::SubmitScan(uint32_t slot, std::string_view start,
                                         std::string_view prefix, uint32_t count) {
   if (!connection_->status().ok()) return connection_->status();
@@ -54,7 +61,13 @@ int VerbenaBackend::Scan() {
 
 BackendCounters VerbenaBackend::counters() const {
   const ConnectionStats& stats = connection_->stats();
-  return {stats.gets, stats.reads, stats.read_retries, stats.rpc_gets, stats.doorbells};
+  BackendCounters counters;
+  counters.gets = stats.gets;
+  counters.reads = stats.reads;
+  counters.read_retries = stats.read_retries;
+  counters.rpc_gets = stats.rpc_gets;
+  counters.doorbells = stats.doorbells;
+  return counters;
 }
 
 }  // namespace verbena::bench

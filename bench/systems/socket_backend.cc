@@ -1,5 +1,7 @@
 #include "bench/systems/socket_backend.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -36,10 +38,33 @@ absl::StatusOr<UniqueFd> ConnectUnix(const std::string& path) {
   return socket;
 }
 
+absl::StatusOr<UniqueFd> ConnectTcp(const NetAddress& address, std::chrono::milliseconds timeout) {
+  const auto failed = [&address](int error) {
+    return absl::UnavailableError(absl::StrCat(address.ToString(), ": ", std::strerror(error)));
+  };
+  UniqueFd socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return SocketError("socket");
+  const int on = 1;
+  if (setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) {
+    return SocketError("TCP_NODELAY");
+  }
+  if (connect(socket.get(), address.addr(), address.length()) == 0) return socket;
+  if (errno != EINPROGRESS) return failed(errno);
+  pollfd entry{socket.get(), POLLOUT, 0};
+  const int ready = poll(&entry, 1, static_cast<int>(std::min<int64_t>(timeout.count(), 1 << 30)));
+  if (ready < 0) return failed(errno);
+  if (ready == 0) return failed(ETIMEDOUT);
+  int error = 0;
+  socklen_t size = sizeof(error);
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return failed(errno);
+  if (error != 0) return failed(error);
+  return socket;
+}
+
 absl::Status SocketBackend::SubmitRead(uint32_t slot, std::string_view key) {
   if (!status_.ok()) return status_;
   AppendRead(key, out_);
-  pending_.push_back({slot, true});
+  pending_.push_back({slot, Kind::kRead});
   return absl::OkStatus();
 }
 
@@ -47,8 +72,28 @@ absl::Status SocketBackend::SubmitWrite(uint32_t slot, std::string_view key,
                                         std::string_view value) {
   if (!status_.ok()) return status_;
   AppendWrite(key, value, out_);
-  pending_.push_back({slot, false});
+  pending_.push_back({slot, Kind::kWrite});
   return absl::OkStatus();
+}
+
+absl::Status SocketBackend::SubmitDelete(uint32_t slot, std::string_view key) {
+  if (!status_.ok()) return status_;
+  AppendDelete(key, out_);
+  pending_.push_back({slot, Kind::kDelete});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<SocketBackend::Answer>> SocketBackend::Parse(Kind kind,
+                                                                          std::string_view bytes) {
+  switch (kind) {
+    case Kind::kRead:
+      return ParseRead(bytes);
+    case Kind::kWrite:
+      return ParseWrite(bytes);
+    case Kind::kDelete:
+      break;
+  }
+  return ParseDelete(bytes);
 }
 
 int SocketBackend::Wait(std::chrono::nanoseconds timeout) {
@@ -63,6 +108,7 @@ int SocketBackend::Progress(int timeout_ms) {
   if (timeout_ms > 0) {
     pollfd entry{socket_.get(), POLLIN, 0};
     if (sent_ < out_.size()) entry.events |= POLLOUT;
+    ++counters_.system_calls;
     poll(&entry, 1, timeout_ms);
   }
   if (!Receive()) return 0;
@@ -71,6 +117,7 @@ int SocketBackend::Progress(int timeout_ms) {
 
 bool SocketBackend::Flush() {
   while (sent_ < out_.size()) {
+    ++counters_.system_calls;
     const ssize_t n = send(socket_.get(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -79,6 +126,7 @@ bool SocketBackend::Flush() {
       return false;
     }
     sent_ += static_cast<size_t>(n);
+    counters_.bytes_out += static_cast<uint64_t>(n);
   }
   out_.clear();
   sent_ = 0;
@@ -93,9 +141,11 @@ bool SocketBackend::Receive() {
     parsed_ = 0;
     if (in_.size() - filled_ < kReceiveSize) in_.resize(filled_ + 2 * kReceiveSize);
   }
+  ++counters_.system_calls;
   const ssize_t n = recv(socket_.get(), in_.data() + filled_, in_.size() - filled_, 0);
   if (n > 0) {
     filled_ += static_cast<size_t>(n);
+    counters_.bytes_in += static_cast<uint64_t>(n);
     return true;
   }
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
@@ -112,7 +162,7 @@ int SocketBackend::Deliver() {
     }
     const Pending pending = pending_.front();
     const std::string_view bytes(in_.data() + parsed_, filled_ - parsed_);
-    auto answer = pending.is_read ? ParseRead(bytes) : ParseWrite(bytes);
+    auto answer = Parse(pending.kind, bytes);
     if (!answer.ok()) {
       Fail(answer.status());
       break;
@@ -122,7 +172,8 @@ int SocketBackend::Deliver() {
     parsed_ += (*answer)->size;
     ++finished;
     if (sink_ == nullptr) continue;
-    if (pending.is_read) {
+    if (pending.kind == Kind::kRead) {
+      ++counters_.gets;
       sink_->OnRead(pending.slot, (*answer)->status, (*answer)->value);
     } else {
       sink_->OnWrite(pending.slot, (*answer)->status);

@@ -31,6 +31,10 @@ class MemoryBackend : public Backend {
     if (status_.ok()) pending_.push_back({slot, Kind::kWrite, key, value});
     return status_;
   }
+  absl::Status SubmitDelete(uint32_t slot, std::string_view key) override {
+    if (status_.ok()) pending_.push_back({slot, Kind::kDelete, key, {}});
+    return status_;
+  }
   absl::Status SubmitScan(uint32_t slot, std::string_view start, std::string_view prefix,
                           uint32_t count) override {
     if (status_.ok()) pending_.push_back({slot, Kind::kScan, start, prefix, count});
@@ -58,7 +62,7 @@ class MemoryBackend : public Backend {
   std::function<void(std::vector<ScannedRecord>&)> alter_scan;
 
  private:
-  enum class Kind { kRead, kWrite, kScan };
+  enum class Kind { kRead, kWrite, kDelete, kScan };
   struct Pending {
     uint32_t slot;
     Kind kind;
@@ -79,6 +83,10 @@ class MemoryBackend : public Backend {
         const auto at = store_->map.find(operation.key);
         found = at != store_->map.end();
         if (found) value = at->second;
+      } else if (operation.kind == Kind::kDelete) {
+        const auto at = store_->map.find(operation.key);
+        found = at != store_->map.end();
+        if (found) store_->map.erase(at);
       } else {
         store_->map[std::string(operation.key)] = operation.value;
       }
@@ -87,7 +95,7 @@ class MemoryBackend : public Backend {
       sink_->OnRead(operation.slot, found ? absl::OkStatus() : absl::NotFoundError("absent"),
                     value);
     } else {
-      sink_->OnWrite(operation.slot, absl::OkStatus());
+      sink_->OnWrite(operation.slot, found ? absl::OkStatus() : absl::NotFoundError("absent"));
     }
   }
 

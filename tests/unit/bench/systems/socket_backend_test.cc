@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <string>
@@ -104,6 +105,56 @@ TEST(MemcachedBackend, SpeaksItsTextProtocol) {
                                                    "read 3 NOT_FOUND ", "write 4 INTERNAL"));
 }
 
+TEST(MemcachedMetaBackend, SpeaksTheMetaProtocol) {
+  Session<MemcachedMetaBackend> session;
+  ASSERT_TRUE(session.backend->SubmitRead(1, "k1").ok());
+  ASSERT_TRUE(session.backend->SubmitWrite(2, "k2", "value").ok());
+  ASSERT_TRUE(session.backend->SubmitRead(3, "k3").ok());
+  ASSERT_TRUE(session.backend->SubmitWrite(4, "k4", "").ok());
+  ASSERT_TRUE(session.backend->SubmitDelete(5, "k5").ok());
+  ASSERT_TRUE(session.backend->SubmitDelete(6, "k6").ok());
+  EXPECT_EQ(session.backend->Poll(), 0);
+  EXPECT_EQ(session.Received(),
+            "mg k1 v\r\nms k2 5\r\nvalue\r\nmg k3 v\r\nms k4 0\r\n\r\nmd k5\r\nmd k6\r\n");
+  session.Answer("VA 4\r\na\r\nb\r\nHD\r\nEN\r\nSERVER_ERROR out of memory\r\nHD\r\nNF\r\n");
+  EXPECT_EQ(session.backend->Poll(), 6);
+  EXPECT_THAT(session.recorder.events,
+              ElementsAre("read 1 OK a\r\nb", "write 2 OK", "read 3 NOT_FOUND ", "write 4 INTERNAL",
+                          "write 5 OK", "write 6 NOT_FOUND"));
+}
+
+TEST(SocketBackend, Deletes) {
+  Session<RedisBackend> redis;
+  ASSERT_TRUE(redis.backend->SubmitDelete(1, "k1").ok());
+  ASSERT_TRUE(redis.backend->SubmitDelete(2, "k").ok());
+  ASSERT_TRUE(redis.backend->SubmitDelete(3, "k").ok());
+  redis.Answer(":1\r\n:0\r\n-READONLY no\r\n");
+  EXPECT_EQ(redis.backend->Poll(), 3);
+  EXPECT_EQ(redis.Received().substr(0, 22), "*2\r\n$3\r\nDEL\r\n$2\r\nk1");
+  EXPECT_THAT(redis.recorder.events,
+              ElementsAre("write 1 OK", "write 2 NOT_FOUND", "write 3 INTERNAL"));
+
+  Session<MemcachedBackend> memcached;
+  ASSERT_TRUE(memcached.backend->SubmitDelete(1, "k1").ok());
+  ASSERT_TRUE(memcached.backend->SubmitDelete(2, "k2").ok());
+  memcached.Answer("DELETED\r\nNOT_FOUND\r\n");
+  EXPECT_EQ(memcached.backend->Poll(), 2);
+  EXPECT_EQ(memcached.Received(), "delete k1\r\ndelete k2\r\n");
+  EXPECT_THAT(memcached.recorder.events, ElementsAre("write 1 OK", "write 2 NOT_FOUND"));
+}
+
+TEST(SocketBackend, CountsBytesAndCalls) {
+  Session<RedisBackend> session;
+  ASSERT_TRUE(session.backend->SubmitRead(1, "k").ok());
+  session.Answer("$1\r\nx\r\n");
+  ASSERT_EQ(session.backend->Poll(), 1);
+  const BackendCounters counters = session.backend->counters();
+  EXPECT_EQ(counters.gets, 1U);
+  EXPECT_EQ(counters.bytes_out, session.Received().size());
+  EXPECT_EQ(counters.bytes_in, 7U);
+  EXPECT_EQ(counters.system_calls, 2U);  // send and recv
+}
+
 // Answers may come in pieces of any size.
 template <typename T>
 void FeedByteByByte(const std::string& answers, const std::vector<std::string>& expected) {
@@ -170,6 +221,59 @@ TEST(SocketBackend, NonsenseEndsTheConnection) {
   memcached.Answer("VALUE k 0 many\r\n");
   memcached.backend->Poll();
   EXPECT_FALSE(memcached.backend->status().ok());
+}
+
+// One operation of `kind` ('r', 'w' or 'd') and an answer that no such server gives.
+template <typename T>
+absl::Status AfterAnswer(char kind, std::string_view answer) {
+  Session<T> session;
+  const absl::Status submitted = kind == 'r'   ? session.backend->SubmitRead(1, "k")
+                                 : kind == 'w' ? session.backend->SubmitWrite(1, "k", "v")
+                                               : session.backend->SubmitDelete(1, "k");
+  EXPECT_TRUE(submitted.ok());
+  session.Answer(answer);
+  for (int i = 0; i < 8; ++i) session.backend->Poll();
+  return session.backend->status();
+}
+
+TEST(SocketBackend, HostileAnswersEndTheConnection) {
+  const std::string endless(70'000, 'x');
+  for (const std::string answer :
+       {"$99999999999999999999\r\n", "$-5\r\n", "$1073741825\r\n", "$1\r\nxyz\r\n", "\r\n",
+        ":1\r\n", "$\r\n", "$1x\r\n", endless.c_str(), "+OK\r\n", "$0\r\n\r\n$0\r\n\r\n"}) {
+    EXPECT_FALSE(AfterAnswer<RedisBackend>('r', answer).ok()) << answer.substr(0, 100);
+  }
+  for (const std::string answer : {"$1\r\n", "\r\n", endless.c_str(), ":1\r\n"}) {
+    EXPECT_FALSE(AfterAnswer<RedisBackend>('w', answer).ok()) << answer.substr(0, 100);
+  }
+  for (const std::string answer : {"+OK\r\n", "\r\n", ":7\r\n", endless.c_str()}) {
+    EXPECT_FALSE(AfterAnswer<RedisBackend>('d', answer).ok()) << answer.substr(0, 100);
+  }
+  for (const std::string answer :
+       {"VALUE k 0 18446744073709551615\r\n", "VALUE k 0 -1\r\n", "VALUE k 0 \r\n",
+        "VALUE k 0 1\r\nxyz\r\nEND\r\n", "VALUE k 0 1\r\nx\r\nBAD\r\n", "VALU\r\n", "\r\n",
+        endless.c_str()}) {
+    EXPECT_FALSE(AfterAnswer<MemcachedBackend>('r', answer).ok()) << answer.substr(0, 100);
+  }
+  for (const std::string answer : {"VA \r\n", "VA x\r\n", "VA 1\r\nxyz\r\n", "VA 99999999999\r\n",
+                                   "HD\r\n", "\r\n", endless.c_str()}) {
+    EXPECT_FALSE(AfterAnswer<MemcachedMetaBackend>('r', answer).ok()) << answer.substr(0, 100);
+  }
+}
+
+TEST(ConnectTcp, SaysWhatIsWrong) {
+  // A port that was just given back: nobody listens there.
+  auto address = NetAddress::Parse("127.0.0.1:0");
+  ASSERT_TRUE(address.ok());
+  {
+    const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(bind(socket.get(), address->addr(), address->length()), 0);
+    socklen_t size = sizeof(sockaddr_in);
+    ASSERT_EQ(getsockname(socket.get(), address->addr(), &size), 0);
+  }
+  const auto connected = ConnectTcp(*address, std::chrono::seconds(5));
+  EXPECT_EQ(connected.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(connected.status().ToString(), HasSubstr(address->ToString()));
 }
 
 TEST(ConnectUnix, SaysWhatIsWrong) {
