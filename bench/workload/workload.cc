@@ -22,6 +22,10 @@ const char* OpKindName(OpKind kind) {
       return "insert";
     case OpKind::kScan:
       return "scan";
+    case OpKind::kReadModifyWrite:
+      return "read_modify_write";
+    case OpKind::kDelete:
+      return "delete";
   }
   return "unknown";
 }

@@ -12,9 +12,9 @@
 
 namespace verbena::bench {
 
-enum class OpKind : uint8_t { kRead, kUpdate, kInsert, kScan };
-inline constexpr size_t kOpKinds = 4;
-// As in reports: "read", "update", "insert", "scan".
+enum class OpKind : uint8_t { kRead, kUpdate, kInsert, kScan, kReadModifyWrite, kDelete };
+inline constexpr size_t kOpKinds = 6;
+// As in reports: "read", "update", "insert", "scan", "read_modify_write", "delete".
 const char* OpKindName(OpKind kind);
 constexpr size_t Index(OpKind kind) { return static_cast<size_t>(kind); }
 
