@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "bench/load/schedule.h"
 #include "bench/workload/key_names.h"
 #include "bench/workload/workload.h"
 #include "common/verbs/conn_param.h"
@@ -27,6 +28,10 @@ struct Config {
   uint64_t operations = 0;               // 0: no limit
   std::chrono::nanoseconds duration{0};  // 0: no limit; not both
   std::chrono::nanoseconds warmup{0};
+  double rate = 0;  // operations a second, of all threads and processes; 0: a closed loop
+  Arrival arrival = Arrival::kFixed;
+  uint32_t processes = 1;  // that do this run together, with as many threads each,
+  uint32_t process = 0;    // and the number of this one
   uint32_t threads = 1;
   uint32_t connections = 1;  // a multiple of threads
   uint32_t depth = 1;        // operations in flight on each connection (but see lane_depth)

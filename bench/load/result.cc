@@ -1,5 +1,7 @@
 #include "bench/load/result.h"
 
+#include <algorithm>
+
 namespace verbena::bench {
 
 uint64_t RunResult::operations() const {
@@ -16,6 +18,17 @@ uint64_t RunResult::errors() const {
 
 double RunResult::throughput() const {
   return seconds <= 0 ? 0 : static_cast<double>(operations() - errors()) / seconds;
+}
+
+double RunResult::missed() const {
+  if (!open_loop.has_value() || open_loop->due == 0 || seconds <= 0) return 0;
+  // By time: what is undone at the end. By count: how much longer it took than it should have.
+  const auto due = static_cast<double>(open_loop->due);
+  const double undone = static_cast<double>(open_loop->backlog_end) / due;
+  const double late = open_loop->seconds <= 0 ? 0 : 1 - open_loop->seconds / seconds;
+  // The last operations' own time is no delay.
+  const double slack = 0.05 / seconds;
+  return std::clamp(std::max(undone, late - slack), 0.0, 1.0);
 }
 
 std::optional<double> RunResult::reads_per_get() const {
@@ -42,6 +55,26 @@ std::optional<double> RunResult::scanned_per_scan() const {
 std::optional<double> RunResult::doorbells_per_op() const {
   if (counters.doorbells == 0 || operations() == 0) return std::nullopt;
   return static_cast<double>(counters.doorbells) / static_cast<double>(operations());
+}
+
+void MergeInto(RunResult& sum, const RunResult& part) {
+  for (size_t i = 0; i < kOpKinds; ++i) {
+    OpResult& to = sum.ops[i];
+    const OpResult& from = part.ops[i];
+    to.count += from.count;
+    to.errors += from.errors;
+    to.latency.Merge(from.latency);
+    to.response.Merge(from.response);
+    to.failed.Merge(from.failed);
+    for (size_t code = 0; code < kStatusCodes; ++code) to.statuses[code] += from.statuses[code];
+  }
+  sum.verify.checked += part.verify.checked;
+  sum.verify.wrong += part.verify.wrong;
+  sum.scanned += part.scanned;
+  sum.counters += part.counters;
+  if (sum.first_error.empty()) sum.first_error = part.first_error;
+  if (sum.lost.empty()) sum.lost = part.lost;
+  sum.interrupted |= part.interrupted;
 }
 
 int ExitStatusOf(const Config& config, const RunResult& result) {

@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "bench/config.h"
+#include "bench/load/schedule.h"
 #include "bench/measure/histogram.h"
 #include "bench/measure/process_usage.h"
 #include "bench/systems/backend.h"
@@ -14,11 +16,37 @@
 
 namespace verbena::bench {
 
+// How many operations failed with each code of absl::StatusCode.
+inline constexpr size_t kStatusCodes = 17;
+using StatusCounts = std::array<uint64_t, kStatusCodes>;
+constexpr size_t StatusIndex(absl::StatusCode code) {
+  const auto index = static_cast<size_t>(code);
+  return index < kStatusCodes ? index : static_cast<size_t>(absl::StatusCode::kUnknown);
+}
+
 // Operations of one kind.
 struct OpResult {
   uint64_t count = 0;   // finished, errors included
   uint64_t errors = 0;  // reads of absent records included
-  Histogram latency;    // of those that did not fail
+  // Of those that did not fail: the service time, from submission to callback, and in an open loop
+  // the response time, from when the schedule had it due.
+  Histogram latency;
+  Histogram response;
+  Histogram failed;  // service times of those that did
+  StatusCounts statuses{};
+
+  // What to judge by: the response time where there is a schedule.
+  const Histogram& judged() const { return response.count() > 0 ? response : latency; }
+};
+
+// What became of the schedule of an open loop.
+struct OpenLoopResult {
+  double target = 0;  // operations a second that were asked for
+  Arrival arrival = Arrival::kFixed;
+  uint64_t due = 0;           // operations whose time came while it was measured
+  double seconds = 0;         // that the schedule had for these
+  uint64_t backlog_most = 0;  // due and waiting for a free slot: the sum of each thread's most
+  uint64_t backlog_end = 0;   // still waiting at the end: never submitted
 };
 
 struct VerifyResult {
@@ -42,6 +70,7 @@ struct RunResult {
   std::string first_error;  // text of the first failed operation
   std::string lost;         // why the run ended early: a connection was lost
   bool interrupted = false;
+  std::optional<OpenLoopResult> open_loop;
   std::optional<double> server_cpu_seconds;
   std::optional<ProcessUsage> server_usage;  // while it was measured; server_cpu_seconds is in it
   ProcessUsage client_usage;                 // of this process, likewise
@@ -51,6 +80,11 @@ struct RunResult {
   uint64_t operations() const;
   uint64_t errors() const;
   double throughput() const;  // operations without errors a second
+  // Of an open loop: the share of what was due that the run fell behind its schedule, 0 to 1; and
+  // whether that was next to nothing.
+  double missed() const;
+  bool schedule_kept() const { return missed() <= kMissedAtMost; }
+  static constexpr double kMissedAtMost = 0.01;
   std::optional<double> reads_per_get() const;
   std::optional<double> cpu_us_per_op() const;
   // Of scans: records a second, and for each scan; nullopt if there were none.
@@ -58,6 +92,10 @@ struct RunResult {
   std::optional<double> scanned_per_scan() const;
   std::optional<double> doorbells_per_op() const;
 };
+
+// Adds what another part of a run has measured: counts and histograms. Times, what became of the
+// schedule and the series are the caller's.
+void MergeInto(RunResult& sum, const RunResult& part);
 
 // Where it was measured.
 struct RunContext {

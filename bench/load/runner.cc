@@ -28,16 +28,20 @@ std::vector<std::unique_ptr<Worker>> MakeWorkers(
   std::vector<std::unique_ptr<Worker>> workers;
   // There is no worker without work: a share of 0 would mean no limit.
   const uint64_t total = config.command == Command::kLoad ? config.records : config.operations;
-  uint64_t threads = config.threads;
-  if (total != 0) threads = std::min(threads, total);
+  // Those of other processes have numbers, shares and a pace too.
+  uint64_t all = uint64_t{config.threads} * config.processes;
+  if (total != 0) all = std::min(all, total);
   const size_t each = backends.size() / config.threads;
   uint64_t first_record = 0;
-  for (uint64_t i = 0; i < threads; ++i) {
+  for (uint64_t number = 0; number < all; ++number) {
     WorkerPlan plan;
-    plan.index = static_cast<uint32_t>(i);
+    plan.index = static_cast<uint32_t>(number);
+    plan.workers = static_cast<uint32_t>(all);
     plan.first_record = first_record;
-    plan.operations = Share(total, threads, i);
+    plan.operations = Share(total, all, number);
     first_record += plan.operations;
+    if (number / config.threads != config.process) continue;
+    const size_t i = number % config.threads;
     std::vector<Backend*> mine;
     for (size_t b = i * each; b < (i + 1) * each; ++b) mine.push_back(backends[b].get());
     workers.push_back(std::make_unique<Worker>(config, plan, std::move(mine), control));
@@ -138,14 +142,21 @@ RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Ba
 
   RunResult result;
   result.interrupted = Interrupted();
+  if (config.rate > 0) result.open_loop = {.target = config.rate, .arrival = config.arrival};
   // Stopped in the warm-up: nothing was measured.
   if (!conductor.measuring()) return result;
   int64_t begin = INT64_MAX;
   int64_t end = 0;
+  int64_t schedule_end = 0;
   for (const auto& worker : workers) {
     worker->AddTo(result);
     begin = std::min(begin, worker->begin_nanos());
     end = std::max(end, worker->end_nanos());
+    schedule_end = std::max(schedule_end, worker->schedule_end_nanos());
+  }
+  if (result.open_loop.has_value()) {
+    result.open_loop->seconds =
+        schedule_end > begin ? static_cast<double>(schedule_end - begin) * 1e-9 : 0;
   }
   result.seconds = end > begin ? static_cast<double>(end - begin) * 1e-9 : 0;
   PutDifference(conductor.usage_at_begin(), usage_at_end, result);

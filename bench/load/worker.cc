@@ -1,6 +1,8 @@
 #include "bench/load/worker.h"
 
+#include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,8 +36,20 @@ class Worker::Lane final : public CompletionSink {
   // Operations that were given up may still finish when the connection is closed.
   ~Lane() override { backend_->set_sink(nullptr); }
 
+  // Closed loop: fills every slot.
   void Start() {
-    for (uint32_t i = 0; i < slots_.size(); ++i) SubmitNext(i);
+    for (uint32_t i = 0; i < slots_.size(); ++i) SubmitNext(i, 0);
+  }
+  // Open loop: every slot waits for what is due.
+  void StartIdle() {
+    for (uint32_t i = static_cast<uint32_t>(slots_.size()); i-- > 0;) free_.push_back(i);
+  }
+  bool has_room() const { return !free_.empty() && backend_->status().ok(); }
+  // Submits the operation that was due then; only with has_room().
+  void SubmitDue(int64_t due) {
+    const uint32_t index = free_.back();
+    free_.pop_back();
+    if (!SubmitNext(index, due)) free_.push_back(index);
   }
   bool active() const { return in_flight_ > 0; }
   BackendCounters counters() const { return backend_->counters(); }
@@ -50,7 +64,7 @@ class Worker::Lane final : public CompletionSink {
   // Counts everything in flight as failed.
   void GiveUp(const absl::Status& status) {
     for (Slot& slot : slots_) {
-      if (slot.busy) worker_->RecordFailure(slot.kind, slot.started, status);
+      if (slot.busy) worker_->RecordFailure(slot.kind, slot.times, status);
       slot.busy = false;
     }
     in_flight_ = 0;
@@ -62,10 +76,10 @@ class Worker::Lane final : public CompletionSink {
     Slot& slot = slots_[index];
     if (!slot.busy) return;  // given up
     if (status.ok()) {
-      worker_->RecordSuccess(slot.kind, slot.started, now);
+      worker_->RecordSuccess(slot.kind, slot.times, now);
       if (backend_->keeps_values()) worker_->Verify({KeyOf(index), slot.key_size}, value);
     } else {
-      worker_->RecordFailure(slot.kind, slot.started, status);
+      worker_->RecordFailure(slot.kind, slot.times, status);
     }
     Finish(index);
   }
@@ -75,9 +89,9 @@ class Worker::Lane final : public CompletionSink {
     Slot& slot = slots_[index];
     if (!slot.busy) return;  // given up
     if (status.ok()) {
-      worker_->RecordSuccess(slot.kind, slot.started, now);
+      worker_->RecordSuccess(slot.kind, slot.times, now);
     } else {
-      worker_->RecordFailure(slot.kind, slot.started, status);
+      worker_->RecordFailure(slot.kind, slot.times, status);
     }
     Finish(index);
   }
@@ -90,13 +104,13 @@ class Worker::Lane final : public CompletionSink {
     if (!slot.busy) return;  // given up
     const std::string_view start(KeyOf(index), slot.key_size);
     if (!status.ok()) {
-      worker_->RecordFailure(slot.kind, slot.started, status);
+      worker_->RecordFailure(slot.kind, slot.times, status);
     } else if (records.empty() || records.front().key != start) {
       worker_->RecordFailure(
-          slot.kind, slot.started,
+          slot.kind, slot.times,
           absl::NotFoundError(absl::StrCat("a scan did not find ", ToAbsl(start))));
     } else {
-      worker_->RecordSuccess(slot.kind, slot.started, now);
+      worker_->RecordSuccess(slot.kind, slot.times, now);
       worker_->VerifyScan(records, slot.scan_length);
     }
     Finish(index);
@@ -104,7 +118,7 @@ class Worker::Lane final : public CompletionSink {
 
  private:
   struct Slot {
-    int64_t started = 0;
+    Times times;
     OpKind kind = OpKind::kRead;
     bool busy = false;
     size_t key_size = 0;
@@ -117,13 +131,20 @@ class Worker::Lane final : public CompletionSink {
   void Finish(uint32_t index) {
     slots_[index].busy = false;
     --in_flight_;
-    SubmitNext(index);
+    if (worker_->open_.has_value()) {
+      free_.push_back(index);
+    } else {
+      SubmitNext(index, 0);
+    }
   }
 
-  void SubmitNext(uint32_t index) {
+  // The next operation of the worker, if there is one; `due` 0: when it is submitted. Returns
+  // whether one is in flight in this slot then. In a closed loop what cannot be submitted is
+  // followed by the next.
+  bool SubmitNext(uint32_t index, int64_t due) {
     Slot& slot = slots_[index];
     Operation operation;
-    while (backend_->status().ok() && worker_->NextOperation(&operation)) {
+    while (backend_->status().ok() && worker_->NextOperation(due, &operation)) {
       char* const key_bytes = KeyOf(index);
       slot.key_size =
           worker_->names_.Write(operation.record, {key_bytes, worker_->names_.max_size()});
@@ -135,7 +156,8 @@ class Worker::Lane final : public CompletionSink {
         slot.value.resize(worker_->config_.value_size);
         FillValue(key, worker_->stamp_++, slot.value);
       }
-      slot.started = worker_->clock_.Now();
+      slot.times.started = worker_->clock_.Now();
+      slot.times.due = due == 0 ? slot.times.started : due;
       const absl::Status status =
           writes ? backend_->SubmitWrite(index, key, {slot.value.data(), slot.value.size()})
           : operation.kind == OpKind::kScan
@@ -144,17 +166,20 @@ class Worker::Lane final : public CompletionSink {
       if (status.ok()) {
         slot.busy = true;
         ++in_flight_;
-        return;
+        return true;
       }
-      worker_->RecordFailure(slot.kind, slot.started, status);
+      worker_->RecordFailure(slot.kind, slot.times, status);
+      if (due != 0) break;
     }
     if (!backend_->status().ok()) worker_->RecordLoss(backend_->status());
+    return false;
   }
 
   Worker* const worker_;
   Backend* const backend_;
   std::vector<Slot> slots_;
   std::vector<char> keys_;
+  std::vector<uint32_t> free_;  // open loop: slots that nothing is in flight in
   uint32_t in_flight_ = 0;
 };
 
@@ -166,9 +191,14 @@ Worker::Worker(const Config& config, const WorkerPlan& plan, std::vector<Backend
       names_(config.key_names()),
       prefix_(names_.prefix()),
       source_(config.workload, config.distribution, config.records, Mix64(config.seed) + plan.index,
-              {.index = plan.index, .step = config.threads}),
+              {.index = plan.index, .step = plan.workers}),
       // Distinct for all writes of a run; which phase wrote a value does not matter.
       stamp_(Mix64(config.seed) ^ (uint64_t{plan.index} << 44)) {
+  if (config.rate > 0) {
+    open_.emplace(Schedule(config.arrival, config.rate / plan.workers,
+                           Mix64(Mix64(config.seed) + plan.index), plan.index, plan.workers),
+                  plan.operations);
+  }
   for (Backend* backend : backends) {
     lanes_.push_back(std::make_unique<Lane>(this, backend, config.lane_depth()));
   }
@@ -177,6 +207,18 @@ Worker::Worker(const Config& config, const WorkerPlan& plan, std::vector<Backend
 Worker::~Worker() = default;
 
 void Worker::Run() {
+  if (config_.rate > 0) {
+    RunOpen();
+  } else {
+    RunClosed();
+  }
+  // One that had no turn between the end of the warm-up and the end has measured nothing.
+  if (!measuring_ && control_->measuring.load(std::memory_order_relaxed)) BeginMeasuring();
+  end_nanos_ = MonotonicNanos();
+  control_->running.fetch_sub(1, std::memory_order_release);
+}
+
+void Worker::RunClosed() {
   for (auto& lane : lanes_) lane->Start();
   int idle_rounds = 0;
   size_t turn = 0;
@@ -193,27 +235,123 @@ void Worker::Run() {
     if (finished > 0) {
       idle_rounds = 0;
     } else if (control_->stop.load(std::memory_order_relaxed)) {
-      const int64_t now = MonotonicNanos();
-      if (drain_until == 0) drain_until = now + kDrainNanos;
-      if (now > drain_until) {
-        for (auto& lane : lanes_) lane->GiveUp(absl::DeadlineExceededError("no answer"));
-      }
+      GiveUpLate(&drain_until);
     } else if (lanes_.size() > 1 && ++idle_rounds > kIdleRounds) {
       turn = (turn + 1) % lanes_.size();
       if (lanes_[turn]->active()) lanes_[turn]->Progress(std::chrono::microseconds(200));
     }
   }
-  // One that had no turn between the end of the warm-up and the end has measured nothing.
-  if (!measuring_ && control_->measuring.load(std::memory_order_relaxed)) BeginMeasuring();
-  end_nanos_ = MonotonicNanos();
-  control_->running.fetch_sub(1, std::memory_order_release);
 }
 
-bool Worker::NextOperation(Operation* operation) {
+// What is in flight after the end has kDrainNanos to come.
+void Worker::GiveUpLate(int64_t* drain_until) {
+  const int64_t now = MonotonicNanos();
+  if (*drain_until == 0) *drain_until = now + kDrainNanos;
+  if (now <= *drain_until) return;
+  for (auto& lane : lanes_) lane->GiveUp(absl::DeadlineExceededError("no answer"));
+}
+
+void Worker::RunOpen() {
+  // Without a warm-up the schedule and the measuring begin at the same tick: what is due first is
+  // counted.
+  if (control_->measuring.load(std::memory_order_relaxed)) BeginMeasuring();
+  open_->begin_ticks = measuring_ ? begin_ticks_ : clock_.Now();
+  if (measuring_) open_->backlog.Restart(-1, 0);
+  for (auto& lane : lanes_) lane->StartIdle();
+  int64_t drain_until = 0;
+  for (;;) {
+    const bool more = SubmitDue();
+    bool active = false;
+    for (auto& lane : lanes_) {
+      // Idle ones too: a connection does what it has to do between operations when it is polled.
+      lane->Progress(std::chrono::nanoseconds(0));
+      active |= lane->active();
+    }
+    if (!more && !active) break;
+    if (!more) GiveUpLate(&drain_until);
+    PassTime(more, active);
+  }
+}
+
+// Submits what is due, as far as slots are free. False: nothing more will be.
+bool Worker::SubmitDue() {
+  OpenLoop& open = *open_;
+  if (open.ended) return false;
+  const int64_t now = clock_.Now();
+  const auto since_begin = static_cast<int64_t>(clock_.Nanos(open.begin_ticks, now));
+  if (control_->stop.load(std::memory_order_relaxed)) {
+    EndOfSchedule(since_begin);
+    return false;
+  }
+  if (!measuring_ && control_->measuring.load(std::memory_order_relaxed)) BeginMeasuring();
+  while (open.schedule.due() <= since_begin) {
+    Lane* const lane = LaneWithRoom();
+    if (lane == nullptr) break;
+    const int64_t due = open.schedule.due();
+    ++open.submitted;
+    open.schedule.Advance();
+    lane->SubmitDue(open.begin_ticks + clock_.TicksOf(due));
+    if (AllIssued()) {
+      EndOfSchedule(due);
+      return false;
+    }
+  }
+  open.backlog.Look(since_begin, open.submitted);
+  return true;
+}
+
+Worker::Lane* Worker::LaneWithRoom() {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    open_->turn = open_->turn + 1 < lanes_.size() ? open_->turn + 1 : 0;
+    if (lanes_[open_->turn]->has_room()) return lanes_[open_->turn].get();
+  }
+  return nullptr;
+}
+
+// `nanos`: the time of the schedule up to which it was followed.
+void Worker::EndOfSchedule(int64_t nanos) {
+  OpenLoop& open = *open_;
+  open.ended = true;
+  // What was due up to the end and is not in flight stays undone. (Where the number of operations
+  // has made the end there is nothing such.)
+  open.backlog.Look(nanos, open.submitted);
+  schedule_end_nanos_ =
+      MonotonicNanos() -
+      static_cast<int64_t>(clock_.Nanos(open.begin_ticks + clock_.TicksOf(nanos), clock_.Now()));
+}
+
+// Until something may have happened. A sleep may end late by a millisecond, which would be counted
+// as the store's: where polling is allowed, the last two are polled through.
+void Worker::PassTime(bool more, bool active) {
+  constexpr int64_t kSleepMargin = 2'000'000;
+  int64_t gap = kWaitSlice / std::chrono::nanoseconds(1);
+  if (more) {
+    const int64_t due_ticks = open_->begin_ticks + clock_.TicksOf(open_->schedule.due());
+    gap = std::min(gap, static_cast<int64_t>(clock_.Nanos(clock_.Now(), due_ticks)));
+  }
+  const int64_t sleep = config_.poll.count() == 0 ? gap : gap - kSleepMargin;
+  if (active && sleep > 0 && lanes_.size() == 1) {
+    lanes_[0]->Progress(std::chrono::nanoseconds(sleep));
+  } else if (active && config_.poll.count() == 0) {
+    // Due or not, the answers of one connection are waited for; the others have their turn soon.
+    for (auto& lane : lanes_) {
+      if (lane->active()) return void(lane->Progress(std::chrono::microseconds(200)));
+    }
+  } else if (!active && sleep > 0) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(sleep));
+  }
+}
+
+bool Worker::AllIssued() const {
+  return measuring_ && plan_.operations != 0 && issued_ == plan_.operations;
+}
+
+// `due` 0: now. What was due in the warm-up is no operation of the run.
+bool Worker::NextOperation(int64_t due, Operation* operation) {
   if (control_->stop.load(std::memory_order_relaxed)) return false;
   if (!measuring_ && control_->measuring.load(std::memory_order_relaxed)) BeginMeasuring();
-  if (measuring_ && plan_.operations != 0) {
-    if (issued_ == plan_.operations) return false;
+  if (measuring_ && plan_.operations != 0 && (due == 0 || due >= begin_ticks_)) {
+    if (AllIssued()) return false;
     ++issued_;
   }
   if (config_.command == Command::kLoad) {
@@ -228,6 +366,9 @@ void Worker::BeginMeasuring() {
   measuring_ = true;
   for (Tally& tally : tallies_) {
     tally.latency.Reset();
+    tally.response.Reset();
+    tally.failed.Reset();
+    tally.statuses = {};
     tally.errors.store(0, std::memory_order_relaxed);
   }
   verify_ = {};
@@ -235,10 +376,17 @@ void Worker::BeginMeasuring() {
   counters_at_begin_ = CountersNow();
   begin_nanos_ = MonotonicNanos();
   begin_ticks_ = clock_.Now();
+  if (open_.has_value() && open_->begin_ticks != 0) {
+    open_->backlog.Restart(static_cast<int64_t>(clock_.Nanos(open_->begin_ticks, begin_ticks_)),
+                           open_->submitted);
+  }
 }
 
-void Worker::RecordSuccess(OpKind kind, int64_t started, int64_t ended) {
-  if (started >= begin_ticks_) tallies_[Index(kind)].latency.Record(clock_.Nanos(started, ended));
+void Worker::RecordSuccess(OpKind kind, const Times& times, int64_t ended) {
+  if (times.due < begin_ticks_) return;
+  Tally& tally = tallies_[Index(kind)];
+  tally.latency.Record(clock_.Nanos(times.started, ended));
+  if (open_.has_value()) tally.response.Record(clock_.Nanos(times.due, ended));
 }
 
 void Worker::Verify(std::string_view key, std::string_view value) {
@@ -258,11 +406,13 @@ void Worker::VerifyScan(std::span<const ScannedRecord> records, uint32_t most) {
   }
 }
 
-void Worker::RecordFailure(OpKind kind, int64_t started, const absl::Status& status) {
+void Worker::RecordFailure(OpKind kind, const Times& times, const absl::Status& status) {
   if (first_error_.empty()) first_error_ = status.ToString();
-  if (started < begin_ticks_) return;
-  auto& errors = tallies_[Index(kind)].errors;
-  errors.store(errors.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (times.due < begin_ticks_) return;
+  Tally& tally = tallies_[Index(kind)];
+  tally.failed.Record(clock_.Nanos(times.started, clock_.Now()));
+  ++tally.statuses[StatusIndex(status.code())];
+  tally.errors.store(tally.errors.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 void Worker::RecordLoss(const absl::Status& status) {
@@ -280,6 +430,11 @@ void Worker::AddTo(RunResult& result) const {
   for (size_t i = 0; i < kOpKinds; ++i) {
     OpResult& op = result.ops[i];
     op.latency.Merge(tallies_[i].latency);
+    op.response.Merge(tallies_[i].response);
+    op.failed.Merge(tallies_[i].failed);
+    for (size_t code = 0; code < op.statuses.size(); ++code) {
+      op.statuses[code] += tallies_[i].statuses[code];
+    }
     const uint64_t errors = tallies_[i].errors.load(std::memory_order_relaxed);
     op.errors += errors;
     op.count += tallies_[i].latency.count() + errors;
@@ -287,6 +442,11 @@ void Worker::AddTo(RunResult& result) const {
   result.verify.checked += verify_.checked;
   result.verify.wrong += verify_.wrong;
   result.scanned += scanned_;
+  if (open_.has_value()) {
+    result.open_loop->due += open_->backlog.due();
+    result.open_loop->backlog_most += open_->backlog.most();
+    result.open_loop->backlog_end += open_->backlog.last();
+  }
   result.counters += CountersNow() - counters_at_begin_;
   if (result.first_error.empty()) result.first_error = first_error_;
   if (result.lost.empty()) result.lost = lost_;

@@ -1,8 +1,14 @@
-// One client thread of a run: a closed loop over its connections.
+// One client thread of a run: a closed or an open loop over its connections.
+//
+// Closed: every slot of every connection is always in use, an answer makes room for the next
+// operation. Open: operations are due at times of a schedule that does not ask how the store is
+// doing; one that is due is submitted as soon as a slot is free, and until then it waits. Its
+// response time is counted from when it was due, its service time from when it was submitted.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +16,7 @@
 
 #include "bench/config.h"
 #include "bench/load/result.h"
+#include "bench/load/schedule.h"
 #include "bench/measure/histogram.h"
 #include "bench/measure/ticks.h"
 #include "bench/systems/backend.h"
@@ -26,7 +33,8 @@ struct RunControl {
 
 // The share of one worker.
 struct WorkerPlan {
-  uint32_t index = 0;
+  uint32_t index = 0;         // of all workers of the run, those of other processes included
+  uint32_t workers = 1;       // how many these are
   uint64_t first_record = 0;  // load: the records to insert, in order
   uint64_t operations = 0;    // load: how many records; run: how many operations, 0 for no limit
 };
@@ -42,8 +50,10 @@ class Worker {
   void Run();
 
   // What has been measured so far, by any thread: a snapshot that may be off by operations that
-  // are just finishing.
-  const Histogram& latency(OpKind kind) const { return tallies_[Index(kind)].latency; }
+  // are just finishing. Response times in an open loop, else service times.
+  const Histogram& latency(OpKind kind) const {
+    return open_.has_value() ? tallies_[Index(kind)].response : tallies_[Index(kind)].latency;
+  }
   uint64_t errors(OpKind kind) const {
     return tallies_[Index(kind)].errors.load(std::memory_order_relaxed);
   }
@@ -52,18 +62,46 @@ class Worker {
   void AddTo(RunResult& result) const;
   int64_t begin_nanos() const { return begin_nanos_; }
   int64_t end_nanos() const { return end_nanos_; }
+  // Of an open loop: the end of the time that its schedule had, as far as it was followed.
+  int64_t schedule_end_nanos() const { return schedule_end_nanos_; }
 
  private:
   class Lane;
   struct Tally {
-    Histogram latency;
+    Histogram latency;   // service times
+    Histogram response;  // open loop only
+    Histogram failed;    // of what failed, from its submission
+    StatusCounts statuses{};
     std::atomic<uint64_t> errors{0};
   };
+  // Times of an operation, in ticks. In a closed loop it is due when it is submitted.
+  struct Times {
+    int64_t due = 0;
+    int64_t started = 0;
+  };
+  struct OpenLoop {
+    OpenLoop(const Schedule& made, uint64_t operations)
+        : schedule(made), backlog(made, operations) {}
+    Schedule schedule;
+    Backlog backlog;
+    int64_t begin_ticks = 0;  // time 0 of the schedule; 0 until it has begun
+    uint64_t submitted = 0;
+    bool ended = false;  // nothing more will be submitted
+    size_t turn = 0;     // the lane that the last one went to
+  };
 
-  bool NextOperation(Operation* operation);
+  void RunClosed();
+  void RunOpen();
+  bool SubmitDue();
+  bool AllIssued() const;
+  Lane* LaneWithRoom();
+  void EndOfSchedule(int64_t nanos);
+  void PassTime(bool more, bool active);
+  void GiveUpLate(int64_t* drain_until);
+  bool NextOperation(int64_t due, Operation* operation);
   void BeginMeasuring();
-  void RecordSuccess(OpKind kind, int64_t started, int64_t ended);
-  void RecordFailure(OpKind kind, int64_t started, const absl::Status& status);
+  void RecordSuccess(OpKind kind, const Times& times, int64_t ended);
+  void RecordFailure(OpKind kind, const Times& times, const absl::Status& status);
   void Verify(std::string_view key, std::string_view value);
   void VerifyScan(std::span<const ScannedRecord> records, uint32_t most);
   void RecordLoss(const absl::Status& status);
@@ -82,6 +120,8 @@ class Worker {
   int64_t begin_ticks_ = 0;  // operations that started earlier are not counted
   int64_t begin_nanos_ = 0;
   int64_t end_nanos_ = 0;
+  int64_t schedule_end_nanos_ = 0;
+  std::optional<OpenLoop> open_;
   uint64_t issued_ = 0;  // operations of the plan
   uint64_t stamp_;       // of the next value written
   std::array<Tally, kOpKinds> tallies_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 namespace verbena::bench {
 namespace {
@@ -11,8 +12,15 @@ constexpr double kNearlyOne = 1 - 1e-12;
 
 }  // namespace
 
-Histogram::Histogram()
-    : storage_(std::make_unique<std::array<Cell, kCells>>()), counts_(storage_->data()) {}
+// calloc: what nobody has written to takes no memory. An atomic of zero bytes is a zero here.
+Histogram::Cell* Histogram::NewCells() {
+  static_assert(sizeof(Cell) == sizeof(uint64_t) && Cell::is_always_lock_free);
+  void* const bytes = std::calloc(kCells, sizeof(Cell));
+  if (bytes == nullptr) throw std::bad_alloc();
+  return static_cast<Cell*>(bytes);
+}
+
+Histogram::Histogram() : storage_(NewCells()), counts_(storage_.get()) {}
 
 Histogram::Histogram(const Histogram& other) : Histogram() { Merge(other); }
 
@@ -37,14 +45,41 @@ void Histogram::Merge(const Histogram& other) {
 void Histogram::Subtract(const Histogram& earlier) {
   for (size_t i = 0; i < kCells; ++i) {
     const uint64_t less = earlier.counts_[i].load(std::memory_order_relaxed);
-    if (less != 0) Increase(counts_[i], -less);
+    if (less != 0)
+      Increase(counts_[i], -std::min(less, counts_[i].load(std::memory_order_relaxed)));
   }
-  Increase(count_, -earlier.count());
-  Increase(sum_, -earlier.sum_.load(std::memory_order_relaxed));
+  Increase(count_, -std::min(count(), earlier.count()));
+  Increase(sum_, -std::min(sum(), earlier.sum()));
+}
+
+std::vector<Histogram::CellCount> Histogram::Cells() const {
+  std::vector<CellCount> cells;
+  for (size_t i = 0; i < kCells; ++i) {
+    const uint64_t counted = counts_[i].load(std::memory_order_relaxed);
+    if (counted != 0) cells.emplace_back(static_cast<uint32_t>(i), counted);
+  }
+  return cells;
+}
+
+bool Histogram::MergeParts(std::span<const CellCount> cells, uint64_t sum, uint64_t max) {
+  for (const CellCount& cell : cells) {
+    if (cell.first >= kCells) return false;
+  }
+  for (const CellCount& cell : cells) {
+    Increase(counts_[cell.first], cell.second);
+    Increase(count_, cell.second);
+  }
+  Increase(sum_, sum);
+  max_.store(std::max(this->max(), max), std::memory_order_relaxed);
+  return true;
 }
 
 void Histogram::Reset() {
-  for (size_t i = 0; i < kCells; ++i) counts_[i].store(0, std::memory_order_relaxed);
+  for (size_t i = 0; i < kCells; ++i) {
+    if (counts_[i].load(std::memory_order_relaxed) != 0) {
+      counts_[i].store(0, std::memory_order_relaxed);
+    }
+  }
   for (Cell* cell : {&count_, &sum_, &max_}) cell->store(0, std::memory_order_relaxed);
 }
 

@@ -2,15 +2,19 @@
 // under 2048 ns are counted exactly, and every doubling above has 1024 steps.
 //
 // One thread records; any thread may read or merge at the same time and sees a snapshot that may be
-// off by what is being recorded. Recording neither allocates nor locks.
+// off by what is being recorded. Recording neither allocates nor locks. Its 220 KiB take memory
+// only where something was counted.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace verbena::bench {
 
@@ -56,7 +60,8 @@ class Histogram {
 
   // Adds all that `other` has counted.
   void Merge(const Histogram& other);
-  // Takes away what an earlier snapshot of the same histogram had counted; max() stays.
+  // Takes away what an earlier snapshot of the same histogram had counted; max() stays. What was
+  // counted anew since (Reset) cannot become less than nothing.
   void Subtract(const Histogram& earlier);
   void Reset();
 
@@ -66,17 +71,31 @@ class Histogram {
   // The smallest value that at least `percent` % of the recorded ones do not exceed, rounded up by
   // less than 0.1 %; never more than max(). 0 if nothing was recorded.
   uint64_t Percentile(double percent) const;
+  // The smallest value, rounded likewise.
+  uint64_t min() const { return Percentile(0); }
+
+  // The parts of a histogram, to be put together by another process: the numbers and counts of the
+  // cells that hold something, in ascending order, and the sum of all values.
+  static constexpr size_t kCells = histogram_internal::IndexOf(kMaxValue) + 1;
+  using CellCount = std::pair<uint32_t, uint64_t>;
+  std::vector<CellCount> Cells() const;
+  uint64_t sum() const { return sum_.load(std::memory_order_relaxed); }
+  // Adds such parts. False, and nothing is added, if a number is none of a cell's.
+  bool MergeParts(std::span<const CellCount> cells, uint64_t sum, uint64_t max);
 
  private:
-  static constexpr size_t kCells = histogram_internal::IndexOf(kMaxValue) + 1;
-
   using Cell = std::atomic<uint64_t>;
   // There is one writer, so this need not be an atomic addition.
   static void Increase(Cell& cell, uint64_t by) {
     cell.store(cell.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
 
-  std::unique_ptr<std::array<Cell, kCells>> storage_;
+  struct Free {
+    void operator()(Cell* cells) const { std::free(cells); }
+  };
+  static Cell* NewCells();
+
+  std::unique_ptr<Cell[], Free> storage_;
   Cell* counts_;
   Cell count_{0};
   Cell sum_{0};
