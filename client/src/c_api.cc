@@ -383,14 +383,17 @@ verbena_code verbena_set_timeout(verbena_connection* connection, int64_t timeout
 void verbena_free(void* memory) { std::free(memory); }
 
 verbena_code verbena_ping(verbena_connection* connection) {
-  return Call(connection, Waits::kYes, [](verbena::Connection& to) { return to.Ping(); });
+  return Call(connection, Waits::kYes, [connection](verbena::Connection& to) {
+    return to.Ping(verbena::c_api::CallOptionsOf(*connection));
+  });
 }
 
 verbena_code verbena_info(verbena_connection* connection, char** json) {
   if (json != nullptr) *json = nullptr;
-  return Call(connection, Waits::kYes, [json](verbena::Connection& from) -> absl::Status {
+  return Call(connection, Waits::kYes, [&](verbena::Connection& from) -> absl::Status {
     if (json == nullptr) return absl::InvalidArgumentError("the place for the text is NULL");
-    VERBENA_ASSIGN_OR_RETURN(const std::string text, from.Info());
+    VERBENA_ASSIGN_OR_RETURN(const std::string text,
+                             from.Info(verbena::c_api::CallOptionsOf(*connection)));
     *json = strdup(text.c_str());
     if (*json == nullptr) throw std::bad_alloc();
     return absl::OkStatus();

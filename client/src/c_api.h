@@ -66,6 +66,22 @@ absl::StatusOr<Options> OptionsFrom(const verbena_options* given);
 void CopyText(std::string_view text, char* to, size_t capacity) noexcept;
 // An allocated copy of a value, with a zero behind it that does not count; null without memory.
 void* Duplicate(std::string_view value) noexcept;
+// An operation of any kind, as the C++ API has it. The views are the caller's.
+struct ParsedOperation {
+  std::string_view key;
+  std::string_view value;
+  PutOptions options;  // condition, ttl and timeout of whatever kind it is
+};
+absl::StatusOr<ParsedOperation> Parse(const verbena_operation& item);
+absl::Status KindError(const verbena_operation& item);
+// Whether it is no error of a call about several that this one's key is not there.
+bool AbsentPasses(const verbena_operation& item);
+// Forgets what an earlier call has filled.
+void Clear(verbena_operation& item);
+// What has come of a get or get-and-delete whose value is allocated; an error, too, if there is no
+// memory for it.
+absl::Status TakeValue(const absl::Status& got, std::string_view value, uint64_t version,
+                       verbena_operation& item) noexcept;
 // Sets what the item has to tell; an absent key is an error.
 verbena_code GetOne(verbena_connection& handle, Connection& connection, verbena_get_item& item);
 // What is told of a value that does not fit.

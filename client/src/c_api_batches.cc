@@ -1,5 +1,7 @@
 // The C API: several operations at once, each with an outcome of its own.
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <span>
@@ -8,19 +10,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/src/c_api.h"
+#include "common/base/clock.h"
 #include "common/base/macros.h"
 
 namespace verbena::c_api {
 namespace {
 
 // Whether it is no error of the whole that an item's key is not there.
+using c_api::AbsentPasses;
 bool AbsentPasses(const verbena_get_item&) { return true; }
 bool AbsentPasses(const verbena_put_item&) { return false; }
 bool AbsentPasses(const verbena_delete_item&) { return true; }
-bool AbsentPasses(const verbena_operation& item) {
-  return item.kind == VERBENA_OP_GET || item.kind == VERBENA_OP_DELETE ||
-         item.kind == VERBENA_OP_GET_AND_DELETE;
-}
 
 // Items that are waited for together, each with an outcome in memory of the caller's. Lives until
 // each callback has run, or can run no more.
@@ -28,7 +28,10 @@ template <typename Item>
 class Together {
  public:
   Together(verbena_connection& handle, Connection& connection, bool absent_passes)
-      : handle_(handle), connection_(connection), absent_passes_(absent_passes) {}
+      : handle_(handle), connection_(connection), absent_passes_(absent_passes) {
+    if (handle.timeout)
+      deadline_ = DeadlineAfter(std::chrono::nanoseconds(*handle.timeout).count());
+  }
 
   // `submit()` gives the item to the connection, with a callback that calls Ended.
   template <typename Submit>
@@ -43,6 +46,7 @@ class Together {
   }
   void Ended(Item& item, const absl::Status& outcome) {
     --waiting_;
+    late_ = late_ || absl::IsDeadlineExceeded(outcome);
     Note(item, outcome);
   }
   // What has ended well has failed nevertheless.
@@ -68,6 +72,21 @@ class Together {
     return VERBENA_BUFFER_TOO_SMALL;
   }
   const verbena_connection& handle() const { return handle_; }
+  // Of an item that is begun now, which has what is left of the call's time; an error if it is not
+  // to be begun any more.
+  absl::StatusOr<CallOptions> Options() const {
+    if (late_) {
+      return absl::DeadlineExceededError(
+          "not begun, since the time of another item of the same call was over");
+    }
+    if (deadline_ == INT64_MAX) return CallOptions{};
+    const int64_t left = deadline_ - MonotonicNanos();
+    if (left <= 0) {
+      return absl::DeadlineExceededError(absl::StrCat("not begun, since the time of the call, ",
+                                                      handle_.timeout->count(), " ms, was over"));
+    }
+    return CallOptions{.timeout = std::chrono::milliseconds((left + 999'999) / 1'000'000)};
+  }
 
  private:
   // The items are those of one array.
@@ -84,9 +103,11 @@ class Together {
   verbena_connection& handle_;
   Connection& connection_;
   const bool absent_passes_;
-  size_t waiting_ = 0;           // callbacks not yet run
-  const Item* first_ = nullptr;  // of those that have failed
-  absl::Status why_;             // it has, unless its value did not fit
+  int64_t deadline_ = INT64_MAX;  // of the call as a whole
+  bool late_ = false;             // the time of one was over
+  size_t waiting_ = 0;            // callbacks not yet run
+  const Item* first_ = nullptr;   // of those that have failed
+  absl::Status why_;              // it has, unless its value did not fit
 };
 
 // The reserved members of an item.
@@ -109,6 +130,7 @@ absl::Status SubmitItem(Connection& connection, Together<verbena_get_item>& toge
                         verbena_get_item& item) {
   VERBENA_RETURN_IF_ERROR(CheckItem(item, "verbena_get_item"));
   VERBENA_ASSIGN_OR_RETURN(const std::string_view key, BytesFrom(item.key, item.key_size, "key"));
+  VERBENA_ASSIGN_OR_RETURN(const CallOptions options, together.Options());
   return connection.SubmitGet(
       key,
       [&together, &item](const absl::Status& got, const GetResult& result) {
@@ -117,7 +139,7 @@ absl::Status SubmitItem(Connection& connection, Together<verbena_get_item>& toge
         item.version = result.version;
         if (!Deliver(result.value, item)) together.FailTooSmall(item);
       },
-      CallOptionsOf(together.handle()));
+      options);
 }
 
 // For an item that has a change.
@@ -135,8 +157,9 @@ absl::Status SubmitItem(Connection& connection, Together<verbena_put_item>& toge
   VERBENA_ASSIGN_OR_RETURN(const std::string_view key, BytesFrom(item.key, item.key_size, "key"));
   VERBENA_ASSIGN_OR_RETURN(const std::string_view value,
                            BytesFrom(item.value, item.value_size, "value"));
-  VERBENA_ASSIGN_OR_RETURN(const PutOptions options,
-                           PutOptionsFrom(together.handle(), item.options));
+  VERBENA_ASSIGN_OR_RETURN(PutOptions options, PutOptionsFrom(together.handle(), item.options));
+  VERBENA_ASSIGN_OR_RETURN(const CallOptions call, together.Options());
+  options.timeout = call.timeout;
   return connection.SubmitPut(key, value, Changing(together, item), options);
 }
 
@@ -144,8 +167,10 @@ absl::Status SubmitItem(Connection& connection, Together<verbena_delete_item>& t
                         verbena_delete_item& item) {
   VERBENA_RETURN_IF_ERROR(CheckItem(item, "verbena_delete_item"));
   VERBENA_ASSIGN_OR_RETURN(const std::string_view key, BytesFrom(item.key, item.key_size, "key"));
-  VERBENA_ASSIGN_OR_RETURN(const ChangeOptions options,
+  VERBENA_ASSIGN_OR_RETURN(ChangeOptions options,
                            ChangeOptionsFrom(together.handle(), item.condition));
+  VERBENA_ASSIGN_OR_RETURN(const CallOptions call, together.Options());
+  options.timeout = call.timeout;
   return connection.SubmitDelete(key, Changing(together, item), options);
 }
 
@@ -153,49 +178,29 @@ absl::Status SubmitItem(Connection& connection, Together<verbena_delete_item>& t
 GetCallback Getting(Together<verbena_operation>& together, verbena_operation& item) {
   return [&together, &item](const absl::Status& got, const GetResult& result) {
     together.Ended(item, got);
-    item.change.outcome_unknown = OutcomeUnknown(got) ? 1 : 0;
-    if (!got.ok()) return;
-    item.result = Duplicate(result.value);
-    if (item.result == nullptr) {
-      together.Fail(item, absl::ResourceExhaustedError("out of memory for the value"));
-      return;
-    }
-    item.result_size = result.value.size();
-    item.change.version = result.version;
+    const absl::Status taken = TakeValue(got, result.value, result.version, item);
+    if (got.ok() && !taken.ok()) together.Fail(item, taken);
   };
 }
 
 absl::Status SubmitItem(Connection& connection, Together<verbena_operation>& together,
                         verbena_operation& item) {
-  const uint64_t small[] = {item.reserved1, item.reserved2};
-  VERBENA_RETURN_IF_ERROR(CheckReserved(small, "verbena_operation"));
-  VERBENA_RETURN_IF_ERROR(CheckReserved(item.reserved, "verbena_operation"));
-  VERBENA_ASSIGN_OR_RETURN(const std::string_view key, BytesFrom(item.key, item.key_size, "key"));
-  std::string_view value;
-  if (item.kind == VERBENA_OP_PUT || item.kind == VERBENA_OP_APPEND) {
-    VERBENA_ASSIGN_OR_RETURN(value, BytesFrom(item.value, item.value_size, "value"));
+  VERBENA_ASSIGN_OR_RETURN(const ParsedOperation parsed, Parse(item));
+  VERBENA_ASSIGN_OR_RETURN(CallOptions call, together.Options());
+  if (parsed.options.timeout) {
+    call.timeout =
+        std::min(*parsed.options.timeout, call.timeout.value_or(*parsed.options.timeout));
   }
-  CallOptions call = CallOptionsOf(together.handle());
-  if (item.timeout_ms != 0) call.timeout = std::chrono::milliseconds(item.timeout_ms);
-  ChangeOptions change{.condition = {}, .timeout = call.timeout};
-  switch (item.kind) {
-    case VERBENA_OP_PUT:
-    case VERBENA_OP_DELETE:
-    case VERBENA_OP_ADD:
-    case VERBENA_OP_APPEND: {
-      VERBENA_ASSIGN_OR_RETURN(change.condition, ConditionFrom(&item.condition));
-      break;
-    }
-    default:
-      break;
-  }
+  const std::string_view key = parsed.key;
+  const std::string_view value = parsed.value;
+  const ChangeOptions change{.condition = parsed.options.condition, .timeout = call.timeout};
   const std::chrono::milliseconds ttl(item.ttl_ms);
   switch (item.kind) {
     case VERBENA_OP_GET:
       return connection.SubmitGet(key, Getting(together, item), call);
     case VERBENA_OP_PUT: {
-      PutOptions put{.condition = change.condition, .ttl = {}, .timeout = call.timeout};
-      if (item.ttl_ms != 0) put.ttl = ttl;
+      PutOptions put = parsed.options;
+      put.timeout = call.timeout;
       return connection.SubmitPut(key, value, Changing(together, item), put);
     }
     case VERBENA_OP_DELETE:
@@ -211,20 +216,16 @@ absl::Status SubmitItem(Connection& connection, Together<verbena_operation>& tog
     case VERBENA_OP_PERSIST:
       return connection.SubmitPersist(key, Changing(together, item), call);
   }
-  return absl::InvalidArgumentError(absl::StrCat("verbena_operation::kind is ", item.kind));
+  return KindError(item);
 }
 
+using c_api::Clear;
 void Clear(verbena_get_item& item) {
   item.value_size = 0;
   item.version = 0;
 }
 void Clear(verbena_put_item& item) { item.change = {}; }
 void Clear(verbena_delete_item& item) { item.change = {}; }
-void Clear(verbena_operation& item) {
-  item.result = nullptr;
-  item.result_size = 0;
-  item.change = {};
-}
 
 // Sets each item's status and what it has to tell.
 template <typename Item>

@@ -35,8 +35,8 @@ verbena_code GetAllocated(verbena_connection* handle, void** value, size_t* valu
   if (value_size != nullptr) *value_size = 0;
   if (version != nullptr) *version = 0;
   return Call(handle, Waits::kYes, [&](Connection& connection) -> absl::Status {
-    if (value == nullptr || value_size == nullptr) {
-      return absl::InvalidArgumentError("the place for the value, or for its size, is NULL");
+    if (value == nullptr) {
+      return absl::InvalidArgumentError("the place for the value is NULL");
     }
     std::optional<absl::Status> outcome;
     VERBENA_RETURN_IF_ERROR(SubmitWhenThereIsRoom(connection, [&] {
@@ -48,7 +48,7 @@ verbena_code GetAllocated(verbena_connection* handle, void** value, size_t* valu
           outcome = absl::ResourceExhaustedError("out of memory for the value");
           return;
         }
-        *value_size = result.value.size();
+        if (value_size != nullptr) *value_size = result.value.size();
         if (version != nullptr) *version = result.version;
       });
     }));

@@ -1,6 +1,7 @@
 #include "verbena/client.h"
 
 #include <atomic>
+#include <cassert>
 #include <condition_variable>
 #include <iterator>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/src/access.h"
 #include "client/src/causes.h"
+#include "client/src/connection_impl.h"
 #include "client/src/process_forks.h"
 #include "client/src/shared_cache.h"
 #include "client/src/thread_number.h"
@@ -47,6 +49,14 @@ void AddTo(ConnectionStats& sum, const ConnectionStats& stats) {
   for (const auto counter : kCounters) sum.*counter += stats.*counter;
 }
 
+// In the child of a fork everything is the parent's, and stays as it is: so a reference to it is
+// never given up.
+template <typename T>
+void LeaveIfForked(const std::shared_ptr<T>& impl) {
+  if (!impl->forked()) return;
+  [[maybe_unused]] const auto* const left = new std::shared_ptr<T>(impl);
+}
+
 }  // namespace
 
 absl::Status client::CheckConnections(uint32_t number, const char* name) {
@@ -58,6 +68,17 @@ absl::Status client::CheckConnections(uint32_t number, const char* name) {
 
 class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
  public:
+  // A line of its own, so that threads do not take each other's. No mutex, since who has taken it
+  // may hand it on to another thread.
+  struct alignas(64) Slot {
+    std::atomic<bool> taken{false};  // by whoever may use what is below
+    bool closed = false;
+    std::unique_ptr<Connection> connection;
+    ConnectionStats earlier;  // of connections that have died
+
+    bool TryTake() { return !taken.exchange(true, std::memory_order_acquire); }
+  };
+
   Impl(std::string_view server, const ClientOptions& options)
       : server_(server),
         options_(options.connection),
@@ -84,7 +105,7 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
       refused(why);
       return why;
     }
-    const Lease slot(*this, TakeSlot());
+    const Hold slot(*this, TakeSlot());
     if (absl::Status alive = Revive(*slot); !alive.ok()) {
       refused(alive);
       return alive;
@@ -106,8 +127,7 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
   void Close() {
     if (forked_) return;
     for (Slot& each : slots_) {
-      each.mutex.lock();
-      const Lease slot(*this, &each);
+      const Hold slot(*this, Take([&each] { return each.TryTake() ? &each : nullptr; }));
       Bury(*slot);
       slot->closed = true;
     }
@@ -121,8 +141,8 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
   ServerLimits limits() {
     if (forked_) return {};
     for (Slot& each : slots_) {
-      if (!each.mutex.try_lock()) continue;
-      const Lease slot(*this, &each);
+      if (!each.TryTake()) continue;
+      const Hold slot(*this, &each);
       if (slot->closed) return {};
       if (slot->connection == nullptr) continue;
       const std::lock_guard limits_lock(limits_mutex_);
@@ -132,12 +152,32 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
     return limits_;
   }
 
+  // A slot with a connection, which is the caller's until Return.
+  absl::StatusOr<Slot*> Borrow() {
+    if (forked_) return client::ForkedError("client", options_.fabric);
+    Slot* const slot = TakeSlot();
+    if (absl::Status alive = Revive(*slot); !alive.ok()) {
+      Free(*slot);
+      return alive;
+    }
+    return slot;
+  }
+  void Return(Slot& slot) {
+    // A callback cannot wait for what else is in flight.
+    if (client::Access::ImplOf(*slot.connection).in_callback()) {
+      slot.connection->Close();
+      Bury(slot);
+    } else {
+      Clear(*slot.connection);
+    }
+    Free(slot);
+  }
+
   ConnectionStats stats() {
     ConnectionStats sum;
     if (forked_) return sum;
     for (Slot& each : slots_) {
-      each.mutex.lock();
-      const Lease slot(*this, &each);
+      const Hold slot(*this, Take([&each] { return each.TryTake() ? &each : nullptr; }));
       AddTo(sum, slot->earlier);
       if (slot->connection != nullptr) AddTo(sum, slot->connection->stats());
     }
@@ -147,25 +187,13 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
  private:
   void OnForkInChild() override { forked_ = true; }
 
-  // A line of its own, so that threads do not take each other's.
-  struct alignas(64) Slot {
-    std::mutex mutex;  // guards all below
-    bool closed = false;
-    std::unique_ptr<Connection> connection;
-    ConnectionStats earlier;  // of connections that have died
-  };
-
-  // A slot whose mutex this thread has locked, until the end of the scope. Nobody unlocks a slot in
-  // another way, so that who waits for any of them learns of it.
-  class Lease {
+  // A slot that this thread has taken, until the end of the scope.
+  class Hold {
    public:
-    Lease(Impl& impl, Slot* slot) : impl_(impl), slot_(slot) {}
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    ~Lease() {
-      slot_->mutex.unlock();
-      impl_.TellWaiters();
-    }
+    Hold(Impl& impl, Slot* slot) : impl_(impl), slot_(slot) {}
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+    ~Hold() { impl_.Free(*slot_); }
     Slot& operator*() const { return *slot_; }
     Slot* operator->() const { return slot_; }
 
@@ -174,39 +202,54 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
     Slot* const slot_;
   };
 
-  // This thread's own, or another one that is free; locked. Null if all are taken.
+  // This thread's own, or another one that is free; taken. Null if all are.
   Slot* TryTakeSlot() {
     const size_t own = client::ThreadNumber() % slots_.size();
     for (size_t i = 0; i < slots_.size(); ++i) {
       Slot& slot = slots_[(own + i) % slots_.size()];
-      if (slot.mutex.try_lock()) return &slot;
+      if (slot.TryTake()) return &slot;
     }
     return nullptr;
   }
 
-  // Whichever is free first. A slot is unlocked and then waiting_ is read; here waiting_ is written
-  // and then the slots are tried. With a fence between the two on either side one of both sees what
-  // the other has done: either a slot is had, or its last user tells, under the lock, which it gets
-  // only when this thread is asleep.
+  // Whichever is free first.
   Slot* TakeSlot() {
-    if (Slot* const slot = TryTakeSlot(); slot != nullptr) return slot;
+    return Take([this] { return TryTakeSlot(); });
+  }
+
+  // What `try_take()` gives, which is null while there is nothing to be had. A slot is freed and
+  // then waiting_ is read; here waiting_ is written and then the slots are tried. With a fence
+  // between the two on either side one of both sees what the other has done: either a slot is had,
+  // or its last user tells, under the lock, which it gets only when this thread is asleep.
+  template <typename TryTake>
+  Slot* Take(TryTake&& try_take) {
+    if (Slot* const slot = try_take(); slot != nullptr) return slot;
     std::unique_lock lock(freed_mutex_);
     waiting_.fetch_add(1, std::memory_order_relaxed);
     Slot* slot = nullptr;
     while (true) {
       std::atomic_thread_fence(std::memory_order_seq_cst);
-      if ((slot = TryTakeSlot()) != nullptr) break;
+      if ((slot = try_take()) != nullptr) break;
       freed_.wait(lock);
     }
     waiting_.fetch_sub(1, std::memory_order_relaxed);
     return slot;
   }
 
-  void TellWaiters() {
+  // Nobody frees a slot in another way, so that who waits learns of it. All are told: some wait for
+  // another one than this.
+  void Free(Slot& slot) {
+    slot.taken.store(false, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (waiting_.load(std::memory_order_relaxed) == 0) return;
     const std::lock_guard lock(freed_mutex_);
-    freed_.notify_one();
+    freed_.notify_all();
+  }
+
+  // Of what its borrower has left.
+  static void Clear(Connection& connection) {
+    connection.Drain();
+    client::Access::ImplOf(connection).ForgetBuffers();
   }
 
   static void Bury(Slot& slot) {
@@ -239,18 +282,32 @@ class VERBENA_LOCAL Client::Impl final : private client::ForkObserver {
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(std::string_view server,
                                                         const ClientOptions& options) {
   VERBENA_RETURN_IF_ERROR(client::CheckConnections(options.slots, "slots"));
-  auto impl = std::make_unique<Impl>(server, options);
+  auto impl = std::make_shared<Impl>(server, options);
   VERBENA_RETURN_IF_ERROR(impl->ConnectAll());
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 
-Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-// In the child of a fork everything is the parent's, and stays as it is.
-Client::~Client() {
-  if (!impl_->forked()) return;
-  [[maybe_unused]] Impl* const left = impl_.release();
-}
+Client::Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Client::~Client() { LeaveIfForked(impl_); }
 void Client::Close() { impl_->Close(); }
+
+absl::StatusOr<Client::Lease> Client::Borrow() {
+  VERBENA_ASSIGN_OR_RETURN(Impl::Slot* const slot, impl_->Borrow());
+  return Lease(impl_, slot);
+}
+Connection& Client::Lease::operator*() const {
+  assert(slot_ != nullptr);
+  return *static_cast<Impl::Slot*>(slot_)->connection;
+}
+// Callbacks run in here, and may use the connection, or end the lease, which has no effect then.
+void Client::Lease::Return() {
+  const std::shared_ptr<Impl> impl = std::move(impl_);
+  if (impl == nullptr) return;
+  LeaveIfForked(impl);
+  if (!impl->forked()) impl->Return(*static_cast<Impl::Slot*>(slot_));
+  slot_ = nullptr;
+}
 
 absl::Status Client::Get(std::string_view key, std::string* value, uint64_t* version,
                          const CallOptions& options) {
@@ -306,11 +363,11 @@ absl::Status Client::Scan(const ScanRange& range, size_t limit, std::vector<Scan
         if (items != nullptr) items->clear();
       });
 }
-absl::Status Client::Ping() {
-  return impl_->With([](Connection& connection) { return connection.Ping(); });
+absl::Status Client::Ping(const CallOptions& options) {
+  return impl_->With([&](Connection& connection) { return connection.Ping(options); });
 }
-absl::StatusOr<std::string> Client::Info() {
-  return impl_->With([](Connection& connection) { return connection.Info(); });
+absl::StatusOr<std::string> Client::Info(const CallOptions& options) {
+  return impl_->With([&](Connection& connection) { return connection.Info(options); });
 }
 
 absl::Status Client::MultiGet(std::span<const std::string_view> keys, std::vector<GetItem>* results,
@@ -337,8 +394,8 @@ absl::Status Client::MultiDelete(std::span<const std::string_view> keys, const C
         if (results != nullptr) results->assign(keys.size(), why);
       });
 }
-absl::Status Client::Execute(Batch& batch) {
-  return impl_->With([&](Connection& connection) { return connection.Execute(batch); },
+absl::Status Client::Execute(Batch& batch, const CallOptions& options) {
+  return impl_->With([&](Connection& connection) { return connection.Execute(batch, options); },
                      [&](const absl::Status& why) { batch.Refuse(why); });
 }
 

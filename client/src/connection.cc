@@ -109,13 +109,13 @@ absl::Status Connection::Scan(const ScanRange& range, size_t limit, std::vector<
   const Impl::Call call(*impl_);
   return impl_->Scan(range, limit, items, options);
 }
-absl::Status Connection::Ping() {
+absl::Status Connection::Ping(const CallOptions& options) {
   const Impl::Call call(*impl_);
-  return impl_->Ping();
+  return impl_->Ping(options);
 }
-absl::StatusOr<std::string> Connection::Info() {
+absl::StatusOr<std::string> Connection::Info(const CallOptions& options) {
   const Impl::Call call(*impl_);
-  return impl_->Info();
+  return impl_->Info(options);
 }
 
 absl::Status Connection::SubmitGet(std::string_view key, GetCallback callback,

@@ -216,30 +216,35 @@ absl::StatusOr<ChangeResult> Connection::Impl::Outcome(SyncCall& call, uint64_t*
   return std::move(call.status);
 }
 
-// One operation in a request, synchronously.
-absl::Status Connection::Impl::Request(OperationKind kind, wire::OpCode code, std::string_view key,
+// One operation on no key in a request, synchronously, within the time of the call's group.
+absl::Status Connection::Impl::Request(OperationKind kind, const wire::OperationHeader& header,
                                        std::string_view value, SyncCall* call) {
-  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(kind, call));
-  requests_.Add(op->slot, code, key, value);
+  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireInGroup(kind, /*timeout_ns=*/0, call));
+  requests_.Add(op->slot, header, {}, value);
   FinishSync(call);
   return std::move(call->status);
 }
 
-absl::Status Connection::Impl::Ping() {
+absl::Status Connection::Impl::Ping(const CallOptions& options) {
   constexpr std::string_view kText = "verbena";
+  VERBENA_ASSIGN_OR_RETURN(client::OperationGroup group, GroupFor(options.timeout));
   std::string echo;
   SyncCall call;
   call.value = &echo;
-  VERBENA_RETURN_IF_ERROR(Request(OperationKind::kPing, wire::OpCode::kPing, {}, kText, &call));
+  call.group = &group;
+  wire::OperationHeader header{};
+  header.code = static_cast<uint8_t>(wire::OpCode::kPing);
+  VERBENA_RETURN_IF_ERROR(Request(OperationKind::kPing, header, kText, &call));
   if (echo != kText) return absl::InternalError("the server's answer to a ping is another text");
   return absl::OkStatus();
 }
 
 // The server has the rest of a text that does not fit a message, until the connection is lost: then
 // it is asked for from the beginning.
-absl::StatusOr<std::string> Connection::Impl::Info() {
+absl::StatusOr<std::string> Connection::Impl::Info(const CallOptions& options) {
   constexpr int kAttempts = 3;
   constexpr uint64_t kMost = uint64_t{1} << 20;
+  VERBENA_ASSIGN_OR_RETURN(client::OperationGroup group, GroupFor(options.timeout));
   absl::Status status;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     std::string text;
@@ -248,6 +253,7 @@ absl::StatusOr<std::string> Connection::Impl::Info() {
       std::string part;
       SyncCall call;
       call.value = &part;
+      call.group = &group;
       status = RequestInfo(text.size(), &call);
       if (!status.ok()) break;
       if (part.empty() || call.left > kMost - std::min<uint64_t>(kMost, text.size())) {
@@ -263,13 +269,10 @@ absl::StatusOr<std::string> Connection::Impl::Info() {
 }
 
 absl::Status Connection::Impl::RequestInfo(uint64_t begin, SyncCall* call) {
-  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kInfo, call));
   wire::OperationHeader header{};
   header.code = static_cast<uint8_t>(wire::OpCode::kInfo);
   header.argument = begin;
-  requests_.Add(op->slot, header, {}, {});
-  FinishSync(call);
-  return std::move(call->status);
+  return Request(OperationKind::kInfo, header, {}, call);
 }
 
 // Gets the operation memory for its large value, now or when some is released.
@@ -410,7 +413,7 @@ void Connection::Impl::FinishChange(Operation& op, const absl::Status& status,
   if (SyncCall* const call = op.sync; call != nullptr) {
     call->status = status;
     call->change = result;
-    call->done = true;
+    Done(*call);
   } else {
     RunCallback(op.on_change, status, result);
   }
@@ -423,7 +426,7 @@ void Connection::Impl::FinishCall(Operation& op, const absl::Status& status,
   SyncCall* const call = op.sync;
   call->status = status;
   if (status.ok() && call->value != nullptr) call->value->assign(value.data(), value.size());
-  call->done = true;
+  Done(*call);
   op.space = nullptr;  // of a preload's READ, whose caller owns it
   pool_.Free(op);
 }

@@ -95,13 +95,14 @@ absl::Status Connection::Impl::SubmitGet(std::string_view key, GetCallback&& cal
 }
 
 // A call that waits within a callback would wait for the call that runs the callback.
-absl::Status Connection::Impl::WaitForRoom() {
+absl::Status Connection::Impl::WaitForRoom(int64_t deadline) {
   if (in_callback_) {
     return absl::FailedPreconditionError(
         "a synchronous call in a callback of the same connection; submit the operation instead");
   }
   Spin spin;
-  while (dead_.ok() && pool_.full()) Turn(spin, INT64_MAX);
+  while (dead_.ok() && pool_.full() && Turn(spin, deadline)) {
+  }
   return dead_;
 }
 
@@ -261,6 +262,7 @@ absl::Status Connection::Impl::GoOnWaiting(const WarmBlock& block, const LoneEnd
 
 absl::Status Connection::Impl::GetAsOperation(std::string_view key, std::string* value,
                                               uint64_t* version, int64_t timeout_ns) {
+  if (version != nullptr) *version = 0;
   VERBENA_RETURN_IF_ERROR(CheckKey(key));
   SyncCall call;
   call.value = value;
@@ -274,6 +276,7 @@ absl::Status Connection::Impl::GetAsOperation(std::string_view key, std::string*
 
 absl::Status Connection::Impl::Get(std::string_view key, std::string* value, uint64_t* version,
                                    const CallOptions& options) {
+  if (version != nullptr) *version = 0;
   VERBENA_ASSIGN_OR_RETURN(const int64_t timeout_ns, TimeoutOf(options.timeout));
   return Get(key, value, version, timeout_ns);
 }
@@ -284,7 +287,7 @@ void Connection::Impl::Tell(SyncCall& call, const absl::Status& status, const Ge
   if (status.ok() && call.value != nullptr) {
     call.value->assign(result.value.data(), result.value.size());
   }
-  call.done = true;
+  Done(call);
 }
 
 // Releases the operation after the outcome has been handed over: value and callback may lie in its
@@ -295,7 +298,8 @@ void Connection::Impl::HandOver(Operation& op, const absl::Status& status,
   if (SyncCall* const call = op.sync; call != nullptr) {
     Tell(*call, status, result);
   } else {
-    RunCallback(op.on_get, status, result);
+    RunCallback(op.on_get, status,
+                GetResult{result.value, result.version, /*size=*/result.value.size()});
   }
   if (op.space != nullptr) DropSpace(op);
   if (op.pin != 0) DropPin(op);
@@ -502,7 +506,7 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
   if (op.kind == OperationKind::kGet && op.lookup.OnWarmRead(*context_, &value, &version))
       [[likely]] {
     ++stats_.gets;
-    HandOverWarm(op, {value, version});
+    HandOverWarm(op, {value, version, value.size()});
   } else if (op.kind == OperationKind::kRawRead) {
     FinishCall(op, absl::OkStatus(), {});
   } else if (op.kind == OperationKind::kGetInto && op.lookup.split()) {
@@ -561,6 +565,7 @@ int Connection::Impl::PollOnce() {
   LoneEnd end;
   GetResult got;
   if (ReadAlone(op, block, op.lookup.key(), 1, &end, &got)) [[likely]] {
+    got.size = got.value.size();
     HandOverWarm(op, got);
   } else {
     BecomeOperation(op, block, end);

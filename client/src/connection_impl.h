@@ -2,6 +2,7 @@
 // (connecting), connection_gets.cc (one-sided GETs and the poll loop), connection_buffers.cc
 // (values in memory of the caller's), connection_changes.cc (changes and calls),
 // connection_takes.cc (get-and-delete), connection_batches.cc (several operations at once),
+// connection_runs.cc (the same asynchronously),
 // connection_preload.cc (the index READ as a whole),
 // connection_pins.cc (items that the server keeps), connection_scans.cc (scans, times to live,
 // reports of reads), connection_poll.cc (messages, waiting, deadlines, the end),
@@ -103,9 +104,9 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
                         std::vector<absl::StatusOr<ChangeResult>>* results);
   absl::Status MultiDelete(std::span<const std::string_view> keys, const CallOptions& options,
                            std::vector<absl::StatusOr<ChangeResult>>* results);
-  absl::Status Execute(Batch& batch);
-  absl::Status Ping();
-  absl::StatusOr<std::string> Info();
+  absl::Status Execute(Batch& batch, const CallOptions& options);
+  absl::Status Ping(const CallOptions& options);
+  absl::StatusOr<std::string> Info(const CallOptions& options);
 
   absl::Status SubmitGet(std::string_view key, GetCallback&& callback, int64_t timeout_ns);
   absl::Status SubmitGet(std::string_view key, GetCallback&& callback, const CallOptions& options);
@@ -127,6 +128,14 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
                           const CallOptions& options);
   absl::Status SubmitGetAndDelete(std::string_view key, GetCallback&& callback,
                                   const CallOptions& options);
+  absl::Status SubmitExecute(Batch&& batch, BatchCallback&& callback, const CallOptions& options);
+  absl::Status SubmitPing(StatusCallback&& callback, const CallOptions& options);
+  absl::Status SubmitMultiGet(std::span<const std::string_view> keys, MultiGetCallback&& callback,
+                              const CallOptions& options);
+  absl::Status SubmitMultiPut(std::span<const KeyValue> items, MultiChangeCallback&& callback,
+                              const PutOptions& options);
+  absl::Status SubmitMultiDelete(std::span<const std::string_view> keys,
+                                 MultiChangeCallback&& callback, const CallOptions& options);
 
   // Whether a callback is running.
   bool in_callback() const { return in_callback_; }
@@ -263,10 +272,11 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
                                              const Timeout& timeout, uint64_t* present);
   static absl::StatusOr<ChangeResult> Outcome(SyncCall& call, uint64_t* present);
   absl::Status RequestInfo(uint64_t begin, client::SyncCall* call);
-  absl::Status Request(OperationKind kind, wire::OpCode code, std::string_view key,
+  absl::Status Request(OperationKind kind, const wire::OperationHeader& header,
                        std::string_view value, SyncCall* call);
-  // Waits for a free place; an error if the connection is dead, or in a callback.
-  absl::Status WaitForRoom();
+  // Waits for a free place, until `deadline` (MonotonicNanos()); an error if the connection is
+  // dead, or in a callback.
+  absl::Status WaitForRoom(int64_t deadline = INT64_MAX);
   absl::StatusOr<Operation*> AcquireSync(OperationKind kind, SyncCall* call);
   void FinishSync(SyncCall* call);
   static absl::Status CheckTtl(std::chrono::milliseconds ttl);
@@ -274,12 +284,24 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
       const std::optional<std::chrono::milliseconds>& ttl);
 
   // Several operations at once.
+  absl::StatusOr<client::OperationGroup> GroupFor(const Timeout& timeout);
+  absl::StatusOr<int64_t> TimeInGroup(const client::OperationGroup& group, int64_t timeout_ns);
+  absl::StatusOr<Operation*> AcquireInGroup(OperationKind kind, int64_t timeout_ns, SyncCall* call);
   absl::Status StartSync(OperationKind kind, const wire::OperationHeader& header,
                          std::string_view key, std::string_view value, const Timeout& timeout,
                          SyncCall* call);
   absl::Status StartOfBatch(const Batch& batch, size_t i, SyncCall* call);
+  static void TakeOutcome(SyncCall& call, size_t i, Batch* batch, absl::Status* first);
   template <typename Start, typename Finish>
-  void RunTogether(size_t count, Start&& start, Finish&& finish);
+  void RunTogether(size_t count, client::OperationGroup group, Start&& start, Finish&& finish);
+  // Asynchronously.
+  void BeginMore(client::BatchRun& run);
+  void EndedOf(client::BatchRun& run);
+  // The outcome is in the call, which may be gone then.
+  void Done(SyncCall& call) {
+    call.done = true;
+    if (call.group != nullptr && call.group->run != nullptr) EndedOf(*call.group->run);
+  }
 
   // Memory of the caller's.
   absl::StatusOr<std::shared_ptr<client::Registration>> RegistrationOf(
@@ -330,7 +352,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   // What a lookup, or the server's answer to it, has found.
   void Found(Operation& op, const GetResult& got);
   void HandOverWarm(Operation& op, const GetResult& result);
-  static void Tell(SyncCall& call, const absl::Status& status, const GetResult& result);
+  void Tell(SyncCall& call, const absl::Status& status, const GetResult& result);
   void HandOver(Operation& op, const absl::Status& status, const GetResult& result);
   void EndGet(Operation& op, const absl::Status& status, const GetResult& result);
   // Get-and-delete.
@@ -382,6 +404,8 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   int64_t TimeFor(const Operation& op) const {
     return op.timeout_ns != 0 ? op.timeout_ns : timeout_ns_;
   }
+  // For people; rounded up, since the time that is left of a call's is hardly ever a whole one.
+  static int64_t InMillis(int64_t nanos) { return (nanos + 999'999) / 1'000'000; }
   // How often deadlines are to be looked at, so that one is not passed by much.
   static int64_t ScanIntervalFor(int64_t timeout_ns) {
     return std::clamp<int64_t>(timeout_ns / 16, 100'000, 5'000'000);

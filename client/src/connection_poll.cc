@@ -215,8 +215,8 @@ void Connection::Impl::ScanDeadlines(int64_t now) {
   }
   // An adapter may still write to the memory of one that is late, so the connection ends with it.
   Lose(absl::DeadlineExceededError(absl::StrCat("no answer from the server at ",
-                                                endpoint_->server(), " within ",
-                                                allowed / 1'000'000, " ms: ", client::kWhyLate)));
+                                                endpoint_->server(), " within ", InMillis(allowed),
+                                                " ms: ", client::kWhyLate)));
   late_ = true;
 }
 

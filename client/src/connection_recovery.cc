@@ -263,6 +263,7 @@ void Connection::Impl::FailLate() {
   pool_.ForEach([&](Operation& op) {
     if (!op.late) return;
     if (op.asked) requests_.Remove(op.slot);
+    if (op.sync != nullptr && op.sync->group != nullptr) op.sync->group->late = true;
     late.push_back(OperationPool::RefOf(op));
   });
   const auto is_late = [](const Operation* op) { return op->late; };
@@ -277,7 +278,7 @@ void Connection::Impl::FailLate() {
 
 absl::Status Connection::Impl::LateStatus(const Operation& op) const {
   std::string text = absl::StrCat("no answer from the server at ", endpoint_->server(), " within ",
-                                  TimeFor(op) / 1'000'000, " ms: ");
+                                  InMillis(TimeFor(op)), " ms: ");
   if (absl::IsDeadlineExceeded(loss_)) {
     text += client::kWhyLate;
   } else {

@@ -39,14 +39,26 @@ enum class OperationKind : uint8_t {
   kRawRead,  // a READ of something that is no item, while connecting
 };
 
-// Where a synchronous call waits for its outcome.
+struct BatchRun;
+
+// What the operations of one call about several have in common.
+struct OperationGroup {
+  int64_t timeout_ns = 0;        // of the call as a whole; 0: none
+  int64_t deadline = INT64_MAX;  // MonotonicNanos() at which it is over
+  bool late = false;             // the time of one was over: no further one is begun
+  BatchRun* run = nullptr;       // of an asynchronous call, which is told when one has ended
+};
+
+// Where a synchronous call, or the run of an asynchronous one about several operations, waits for
+// an operation's outcome.
 struct SyncCall {
   bool done = false;
   absl::Status status;
   uint64_t version = 0;  // of a GET
   ChangeResult change;
-  std::string* value = nullptr;  // where the value goes; may be null
-  uint64_t left = 0;             // of info: bytes behind those that were answered
+  std::string* value = nullptr;     // where the value goes; may be null
+  uint64_t left = 0;                // of info: bytes behind those that were answered
+  OperationGroup* group = nullptr;  // that it belongs to, if any
 };
 
 // How far a get-and-delete has come. Nearly always the server answers the first request with the

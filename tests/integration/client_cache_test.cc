@@ -32,8 +32,9 @@ class ClientCacheTest : public ::testing::Test {
     ASSERT_NE(client, nullptr);
     for (int i = 0; i < keys; ++i) {
       while (client->in_flight() >= 32) client->Poll();
+      const std::string value = Value(i);  // small, so that it is copied at once
       ASSERT_TRUE(client
-                      ->SubmitPut(Key(i), Value(i),
+                      ->SubmitPut(Key(i), value,
                                   [](const absl::Status& status, const ChangeResult&) {
                                     EXPECT_TRUE(status.ok()) << status;
                                   })

@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,6 +78,51 @@ Task<bool> AllKinds(AsyncClient client) {
   good = good && taken.ok() && taken->bytes == "420" && taken->version != 0;
   const auto gone = co_await client.Delete("key");
   co_return good&& absl::IsNotFound(gone.status());
+}
+
+Task<bool> SeveralAtOnce(AsyncClient client) {
+  Batch batch;
+  batch.Put("a", "1");
+  batch.Add("number", 42);
+  bool good = (co_await client.Execute(batch)).ok();
+  good = good && batch.size() == 2 && batch.result(1).change.number == 42;
+  const std::vector<KeyValue> items = {{"b", "2"}, {"c", "3"}};
+  std::vector<absl::StatusOr<ChangeResult>> changes;
+  good = good && (co_await client.MultiPut(items, {}, &changes)).ok() && changes.size() == 2;
+  const std::vector<std::string_view> keys = {"a", "b", "absent"};
+  std::vector<GetItem> got;
+  good = good && (co_await client.MultiGet(keys, &got)).ok() && got.size() == 3;
+  good = good && got[0].value == "1" && got[1].value == "2" && absl::IsNotFound(got[2].status);
+  good = good && (co_await client.MultiDelete(keys)).ok();
+  good = good && (co_await client.MultiDelete(keys, {}, &changes)).ok() && changes.size() == 3;
+  good = good && absl::IsNotFound(changes[0].status());
+  good = good && (co_await client.Ping()).ok();
+  // Refused: all is left as it was.
+  const CallOptions wrong = {.timeout = milliseconds(0)};
+  good = good && absl::IsInvalidArgument(co_await client.Execute(batch, wrong));
+  good = good && absl::IsInvalidArgument(co_await client.MultiGet(keys, &got, wrong));
+  co_return good&& batch.size() == 2 && got.size() == 3;
+}
+
+TEST_F(ClientCoroutinesTest, SeveralOperationsAtOnce) {
+  EXPECT_TRUE(verbena::Run(*client_, SeveralAtOnce(AsyncClient(*client_))));
+}
+
+Task<bool> IntoBuffer(AsyncClient client, std::span<std::byte> target) {
+  size_t size = 0;
+  uint64_t version = 0;
+  bool good = (co_await client.GetInto("key", target, &size, &version)).ok();
+  good = good && size == 5 && version != 0 && std::memcmp(target.data(), "value", 5) == 0;
+  good = good && absl::IsOutOfRange(co_await client.GetInto("key", target.first(4), &size));
+  co_return good&& size == 5;
+}
+
+TEST_F(ClientCoroutinesTest, IntoABuffer) {
+  ASSERT_TRUE(client_->Put("key", "value").ok());
+  std::vector<std::byte> memory(4096);
+  auto buffer = client_->RegisterBuffer(memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  EXPECT_TRUE(verbena::Run(*client_, IntoBuffer(AsyncClient(*client_), buffer->bytes())));
 }
 
 TEST_F(ClientCoroutinesTest, OperationsOfAllKinds) {
@@ -190,6 +239,32 @@ TEST_F(ClientCoroutinesTest, ACoroutineMayGoBeforeItsOperation) {
   EXPECT_EQ(reached, 1);
   EXPECT_TRUE(stays.handle.done());
   stays.handle.destroy();
+}
+
+// The places for results are the coroutine's, and gone when the operations end.
+Destroyer WaitsForSeveral(AsyncClient client, int* reached) {
+  Batch batch;
+  batch.Get("key");
+  (co_await client.Execute(batch)).IgnoreError();
+  *reached = static_cast<int>(batch.size());
+}
+Destroyer WaitsForBuffer(AsyncClient client, std::span<std::byte> target, int* reached) {
+  size_t size = 0;
+  (co_await client.GetInto("key", target, &size)).IgnoreError();
+  *reached = static_cast<int>(size);
+}
+
+TEST_F(ClientCoroutinesTest, ACoroutineMayGoBeforeItsResults) {
+  ASSERT_TRUE(client_->Put("key", "value").ok());
+  std::vector<std::byte> memory(4096);
+  auto buffer = client_->RegisterBuffer(memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  int reached = 0;
+  WaitsForSeveral(AsyncClient(*client_), &reached).handle.destroy();
+  WaitsForBuffer(AsyncClient(*client_), buffer->bytes(), &reached).handle.destroy();
+  EXPECT_EQ(client_->in_flight(), 2u);
+  client_->Drain();
+  EXPECT_EQ(reached, 0);
 }
 
 }  // namespace

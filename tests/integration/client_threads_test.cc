@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,7 +15,9 @@
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/patient_options.h"
 #include "tests/integration/process.h"
+#include "verbena/buffer.h"
 #include "verbena/client.h"
+#include "verbena/connection.h"
 
 namespace verbena {
 namespace {
@@ -190,6 +193,110 @@ TEST_F(ClientThreadsTest, AnySlotThatIsFreeIsTaken) {
   EXPECT_FALSE(done);
   server_->process().Signal(SIGCONT);
   slow.join();
+}
+
+// What is lent is nobody else's until it is given back, with nothing left of what was done with it.
+TEST_F(ClientThreadsTest, AConnectionIsLent) {
+  auto client = Connect(1);
+  ASSERT_NE(client, nullptr);
+  std::vector<std::byte> memory(4096);
+  Buffer buffer;
+  int called = 0;
+  {
+    absl::StatusOr<Client::Lease> lease = client->Borrow();
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    ASSERT_TRUE(static_cast<bool>(*lease));
+    ASSERT_TRUE((*lease)->Put("key", "value").ok());
+    auto registered = (*lease)->RegisterBuffer(memory);
+    ASSERT_TRUE(registered.ok()) << registered.status();
+    buffer = *std::move(registered);
+    size_t size = 0;
+    EXPECT_TRUE((*lease)->GetInto("key", memory, &size).ok());
+    EXPECT_EQ(size, 5u);
+    ASSERT_TRUE(
+        (*lease)
+            ->SubmitGet("key", [&](const absl::Status& s, const auto&) { called += s.ok(); })
+            .ok());
+    EXPECT_EQ(called, 0);
+  }
+  EXPECT_EQ(called, 1);
+  EXPECT_TRUE(client->Ping().ok());
+
+  // A call of another thread waits for it; the lease goes on in a third one.
+  absl::StatusOr<Client::Lease> lease = client->Borrow();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  size_t size = 7;
+  EXPECT_TRUE(absl::IsInvalidArgument((*lease)->GetInto("key", memory, &size)));
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    EXPECT_TRUE(client->Put("key", "other").ok());
+    done = true;
+  });
+  std::thread third([&, mine = std::move(*lease)]() mutable {
+    std::string value;
+    EXPECT_TRUE(mine->Get("key", &value).ok());
+    EXPECT_EQ(value, "value");
+    EXPECT_FALSE(done);
+    mine.Return();
+    mine.Return();
+    EXPECT_FALSE(static_cast<bool>(mine));
+  });
+  third.join();
+  other.join();
+  EXPECT_TRUE(done);
+}
+
+TEST_F(ClientThreadsTest, ALeaseMayEndInACallbackAndAfterItsClient) {
+  auto client = Connect(1);
+  ASSERT_NE(client, nullptr);
+  absl::StatusOr<Client::Lease> lease = client->Borrow();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  Connection& connection = **lease;
+  int cancelled = 0;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(connection
+                    .SubmitPut("key", "value",
+                               [&](const absl::Status& status, const ChangeResult&) {
+                                 cancelled += absl::IsCancelled(status);
+                                 lease->Return();
+                               })
+                    .ok());
+  }
+  EXPECT_GE(connection.Wait(testing::kPatience), 1);
+  EXPECT_EQ(cancelled, 1);
+  // The slot has another connection then.
+  lease = client->Borrow();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_TRUE((*lease)->Ping().ok());
+  client.reset();
+  EXPECT_TRUE((*lease)->Ping().ok());
+  lease->Return();
+
+  client = Connect(1);
+  ASSERT_NE(client, nullptr);
+  client->Close();
+  EXPECT_TRUE(absl::IsFailedPrecondition(client->Borrow().status()));
+}
+
+// Close waits for what is lent, and ends it then.
+TEST_F(ClientThreadsTest, CloseWaitsForLeases) {
+  auto client = Connect(2);
+  ASSERT_NE(client, nullptr);
+  absl::StatusOr<Client::Lease> lease = client->Borrow();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  std::atomic<bool> begun{false};
+  std::atomic<bool> closed{false};
+  std::thread closing([&] {
+    begun = true;
+    client->Close();
+    closed = true;
+  });
+  while (!begun) std::this_thread::yield();
+  EXPECT_TRUE((*lease)->Put("key", "value").ok());
+  EXPECT_FALSE(closed);
+  lease->Return();
+  closing.join();
+  EXPECT_TRUE(absl::IsFailedPrecondition(client->Ping()));
 }
 
 // Where a call comes to no connection its results say so, and nothing of an earlier one is left.

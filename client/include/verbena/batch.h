@@ -1,5 +1,6 @@
 /// \file
-/// Several operations at once: see Connection::MultiGet, MultiPut, MultiDelete and Execute.
+/// Several operations at once: see Connection::MultiGet, MultiPut, MultiDelete and Execute, and
+/// SubmitMultiGet and so on, which do not wait.
 #include "verbena/cxx20.h"  // ahead of all else
 #pragma once
 
@@ -17,7 +18,7 @@
 
 namespace verbena {
 
-/// What MultiPut puts. The views are borrowed until it returns.
+/// What MultiPut and SubmitMultiPut put. The views are borrowed until the call returns.
 struct KeyValue {
   std::string_view key;    ///< any bytes
   std::string_view value;  ///< any bytes

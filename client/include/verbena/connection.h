@@ -104,6 +104,15 @@ using ChangeCallback = Callback<void(const absl::Status&, const ChangeResult&)>;
 using TtlCallback = Callback<void(const absl::Status&, std::optional<std::chrono::milliseconds>)>;
 /// With an error: what was found before.
 using ScanCallback = Callback<void(const absl::Status&, std::vector<ScanItem>)>;
+/// What an operation ends with that has nothing else to tell.
+using StatusCallback = Callback<void(const absl::Status&)>;
+/// What SubmitExecute ends with: as Execute, and the batch, which has the results.
+using BatchCallback = Callback<void(const absl::Status&, Batch)>;
+/// What SubmitMultiGet ends with: as MultiGet, and what was found of each key.
+using MultiGetCallback = Callback<void(const absl::Status&, std::vector<GetItem>)>;
+/// What SubmitMultiPut and SubmitMultiDelete end with: as those, and what has come of each.
+using MultiChangeCallback =
+    Callback<void(const absl::Status&, std::vector<absl::StatusOr<ChangeResult>>)>;
 
 /// Whether an error leaves open if the change was made. False for errors that say that it was not,
 /// and for errors of operations that change nothing. Thread-safe.
@@ -138,7 +147,8 @@ class VERBENA_EXPORT Connection {
   /// \name Synchronous operations
   /// @{
 
-  /// Replaces `*value`; leaves it unspecified on errors. Null: the value is not wanted.
+  /// Replaces `*value`; leaves it unspecified on errors. Null: the value is not wanted. `*version`,
+  /// where given, is 0 on every error.
   absl::Status Get(std::string_view key, std::string* value, uint64_t* version = nullptr);
   /// The same, with a time of its own.
   absl::Status Get(std::string_view key, std::string* value, uint64_t* version,
@@ -206,10 +216,10 @@ class VERBENA_EXPORT Connection {
   /// found before. The time-out is for each of the requests and READs that it takes.
   absl::Status Scan(const ScanRange& range, size_t limit, std::vector<ScanItem>* items,
                     const CallOptions& options = {});
-  /// A round trip to a server worker, of Options::operation_timeout at most, as Info.
-  absl::Status Ping();
+  /// A round trip to a server worker.
+  absl::Status Ping(const CallOptions& options = {});
   /// What the server says of itself: one JSON object (docs/operations.md names its members).
-  absl::StatusOr<std::string> Info();
+  absl::StatusOr<std::string> Info(const CallOptions& options = {});
   /// @}
 
   /// \name Without copies
@@ -247,8 +257,12 @@ class VERBENA_EXPORT Connection {
   /// its own. n cached keys are got with n READs, one doorbell and one wait (more of them where the
   /// device or the server allow fewer READs at once), others with a second round; changes share
   /// messages. They are not done as one, and not in any order, also where they are about the same
-  /// key. The time-out is each operation's own and begins with it, so that those which wait for
-  /// room in the depth end later.
+  /// key.
+  ///
+  /// A time-out that is given bounds the call as a whole. Without one each operation has
+  /// Options::operation_timeout, from when it is begun, so that a call of many which gets on may
+  /// take as long as it needs. Either way, when the time of one is over no further ones are begun:
+  /// those end with DeadlineExceeded too, and have not been made (OutcomeUnknown is false).
   /// @{
 
   /// Resizes `*results` to keys.size(), with what was found of each key; values reuse the memory of
@@ -264,14 +278,17 @@ class VERBENA_EXPORT Connection {
   absl::Status MultiDelete(std::span<const std::string_view> keys, const CallOptions& options = {},
                            std::vector<absl::StatusOr<ChangeResult>>* results = nullptr);
   /// Carries out operations of any kinds; the batch has the results. OK if each succeeded, where an
-  /// absent key is no error of a Get, Delete or GetAndDelete; else the first error.
-  absl::Status Execute(Batch& batch);
+  /// absent key is no error of a Get, Delete or GetAndDelete; else the first error. Operations with
+  /// a time-out of their own have that one, as far as the call's allows.
+  absl::Status Execute(Batch& batch, const CallOptions& options = {});
   /// @}
 
   /// \name Asynchronous operations
   /// As the synchronous ones of these names. A key, a suffix and a range are copied before the call
   /// returns. A value is **borrowed until the callback**, whatever its size: a small one, which a
-  /// message has room for, is in fact copied at once, but what is small the server decides.
+  /// message has room for, is in fact copied at once, but what is small the server decides. So
+  /// SubmitPut of a temporary that owns its bytes does not compile: keep them, or let SubmitExecute
+  /// and SubmitMultiPut copy them.
   ///
   /// On an error nothing was submitted and the callback is not called, but destroyed, since it went
   /// into the call by value: keep what it owns elsewhere, or ask has_room() before, where the
@@ -284,6 +301,10 @@ class VERBENA_EXPORT Connection {
   absl::Status SubmitGet(std::string_view key, GetCallback callback, const CallOptions& options);
   absl::Status SubmitPut(std::string_view key, std::string_view value, ChangeCallback callback,
                          const PutOptions& options = {});
+  /// The value would be gone before it is put.
+  template <OwningTemporary Value>
+  absl::Status SubmitPut(std::string_view key, Value&& value, ChangeCallback callback,
+                         const PutOptions& options = {}) = delete;
   absl::Status SubmitDelete(std::string_view key, ChangeCallback callback,
                             const ChangeOptions& options = {});
   absl::Status SubmitAdd(std::string_view key, int64_t summand, ChangeCallback callback,
@@ -302,6 +323,26 @@ class VERBENA_EXPORT Connection {
   /// far as it is free, all of which in_flight() counts.
   absl::Status SubmitScan(const ScanRange& range, size_t limit, ScanCallback callback,
                           const CallOptions& options = {});
+  absl::Status SubmitPing(StatusCallback callback, const CallOptions& options = {});
+  /// @}
+
+  /// \name Several operations at once, asynchronously
+  /// As the synchronous calls of these names, with one callback for the whole, which comes when all
+  /// have ended. The call takes as many places of the depth as are free, one at least, and begins
+  /// the others as its own end; in_flight() counts those that are begun. So it is refused with
+  /// ResourceExhausted only where the depth is reached already. Keys and values are copied.
+  /// @{
+
+  /// Takes the batch, which the callback gives back with its results. On an error `batch` is left
+  /// as it was. What is wrong with one of its operations is no error here, but that one's result.
+  absl::Status SubmitExecute(Batch&& batch, BatchCallback callback,
+                             const CallOptions& options = {});
+  absl::Status SubmitMultiGet(std::span<const std::string_view> keys, MultiGetCallback callback,
+                              const CallOptions& options = {});
+  absl::Status SubmitMultiPut(std::span<const KeyValue> items, MultiChangeCallback callback,
+                              const PutOptions& options = {});
+  absl::Status SubmitMultiDelete(std::span<const std::string_view> keys,
+                                 MultiChangeCallback callback, const CallOptions& options = {});
   /// @}
 
   /// \name Completions

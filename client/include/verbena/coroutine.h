@@ -13,8 +13,7 @@
 /// what holds of callbacks holds of it: it runs inside Poll, PollAndArm, Wait, Drain or a
 /// synchronous call, it may begin further operations, and it must not make synchronous calls. Any
 /// number may be under way at once; those beyond Options::depth get ResourceExhausted. What there
-/// is no awaitable of is not for coroutines (Ping, Info and batches wait), or begun with the
-/// Connection (SubmitGetInto).
+/// is no awaitable of (Info) waits, and is not for coroutines.
 ///
 /// **Threads**: as the connection, one at a time.
 #include "verbena/cxx20.h"  // ahead of all else
@@ -26,6 +25,7 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -34,6 +34,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "verbena/batch.h"
 #include "verbena/connection.h"
 #include "verbena/types.h"
 
@@ -99,6 +100,11 @@ struct Promise<void> : PromiseBase {
 template <typename T>
 class Awaiter;
 
+// What awaiting gives.
+template <typename T>
+using OutcomeOf =
+    std::conditional_t<std::is_same_v<T, absl::Status>, absl::Status, absl::StatusOr<T>>;
+
 // The callback of an operation that a coroutine waits for. Both know where the other one is, so
 // that either may go first.
 template <typename T>
@@ -111,6 +117,10 @@ class Resumer {
     if (awaiter_ != nullptr) awaiter_->resumer_ = nullptr;
   }
 
+  // Whether the coroutine still waits: what its call has borrowed may be written to only then.
+  bool awaited() const { return awaiter_ != nullptr; }
+
+  void operator()(const absl::Status& status) { Resume(status); }
   void operator()(const absl::Status& status, const GetResult& result) {
     if (status.ok()) return Resume(Value{std::string(result.value), result.version});
     Resume(status);
@@ -136,7 +146,7 @@ class Resumer {
   }
   template <typename Outcome>
   void Resume(Outcome&& outcome) {
-    if constexpr (std::is_constructible_v<absl::StatusOr<T>, Outcome&&>) {
+    if constexpr (std::is_constructible_v<OutcomeOf<T>, Outcome&&>) {
       if (awaiter_ == nullptr) return;
       Awaiter<T>* const awaiter = std::exchange(awaiter_, nullptr);
       awaiter->resumer_ = nullptr;
@@ -160,7 +170,7 @@ class Awaiter {
   }
 
   bool await_ready() const noexcept { return false; }
-  absl::StatusOr<T> await_resume() { return *std::move(outcome_); }
+  OutcomeOf<T> await_resume() { return *std::move(outcome_); }
 
  protected:
   // Whether to wait: `submitted` is what Submit... has returned.
@@ -175,7 +185,7 @@ class Awaiter {
   friend class Resumer<T>;
 
   Resumer<T>* resumer_ = nullptr;
-  std::optional<absl::StatusOr<T>> outcome_;
+  std::optional<OutcomeOf<T>> outcome_;
 };
 
 // `submit` takes the callback and returns what Submit... has returned.
@@ -195,7 +205,7 @@ class SubmitAwaiter : public Awaiter<T> {
 }  // namespace coroutine_internal
 
 /// An operation, to be awaited where it is made: what it was given is borrowed until then. The
-/// outcome is an absl::StatusOr<T>.
+/// outcome is an absl::StatusOr<T>, or the absl::Status where T is that.
 template <typename T, typename Submit>
 class [[nodiscard]] AsyncOperation {
  public:
@@ -273,9 +283,73 @@ class AsyncClient {
       return c->SubmitScan(range, limit, std::move(callback), options);
     });
   }
+  auto Ping(CallOptions options = {}) const {
+    return Make<absl::Status>([c = connection_, options](auto callback) {
+      return c->SubmitPing(std::move(callback), options);
+    });
+  }
+  /// As Connection's: `*size`, where given, tells what the value takes also where it does not fit.
+  auto GetInto(std::string_view key, std::span<std::byte> target, size_t* size,
+               uint64_t* version = nullptr, CallOptions options = {}) const {
+    return Make<absl::Status>(
+        [c = connection_, key, target, size, version, options](auto callback) {
+          return c->SubmitGetInto(
+              key, target,
+              [size, version, callback = std::move(callback)](const absl::Status& status,
+                                                              const GetResult& result) mutable {
+                if (callback.awaited() && size != nullptr) *size = result.size;
+                if (callback.awaited() && version != nullptr) *version = result.version;
+                callback(status);
+              },
+              options);
+        });
+  }
+  /// @}
+
+  /// \name Several operations at once
+  /// As Connection's of the same name; each takes as many places of the depth as are free. The
+  /// batch, and the places for results, are borrowed like everything else. What is refused
+  /// (ResourceExhausted, say) leaves them as they were.
+  /// @{
+
+  /// As Connection's of the same name.
+  auto Execute(Batch& batch, CallOptions options = {}) const {
+    return Make<absl::Status>([c = connection_, to = &batch, options](auto callback) {
+      return c->SubmitExecute(std::move(*to), Keeping<Batch>(to, std::move(callback)), options);
+    });
+  }
+  auto MultiGet(std::span<const std::string_view> keys, std::vector<GetItem>* results,
+                CallOptions options = {}) const {
+    return Make<absl::Status>([c = connection_, keys, results, options](auto callback) {
+      return c->SubmitMultiGet(keys, Keeping<std::vector<GetItem>>(results, std::move(callback)),
+                               options);
+    });
+  }
+  auto MultiPut(std::span<const KeyValue> items, PutOptions options = {},
+                std::vector<absl::StatusOr<ChangeResult>>* results = nullptr) const {
+    using Results = std::vector<absl::StatusOr<ChangeResult>>;
+    return Make<absl::Status>([c = connection_, items, options, results](auto callback) {
+      return c->SubmitMultiPut(items, Keeping<Results>(results, std::move(callback)), options);
+    });
+  }
+  auto MultiDelete(std::span<const std::string_view> keys, CallOptions options = {},
+                   std::vector<absl::StatusOr<ChangeResult>>* results = nullptr) const {
+    using Results = std::vector<absl::StatusOr<ChangeResult>>;
+    return Make<absl::Status>([c = connection_, keys, options, results](auto callback) {
+      return c->SubmitMultiDelete(keys, Keeping<Results>(results, std::move(callback)), options);
+    });
+  }
   /// @}
 
  private:
+  // A callback that moves what it is given to `to`, where given, and resumes.
+  template <typename Results, typename Resumer>
+  static auto Keeping(Results* to, Resumer resumer) {
+    return [to, resumer = std::move(resumer)](const absl::Status& status, Results results) mutable {
+      if (to != nullptr && resumer.awaited()) *to = std::move(results);
+      resumer(status);
+    };
+  }
   template <typename T, typename Submit>
   static AsyncOperation<T, Submit> Make(Submit submit) {
     return AsyncOperation<T, Submit>(std::move(submit));

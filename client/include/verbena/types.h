@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace verbena {
 
@@ -46,7 +47,8 @@ struct Condition {
 struct CallOptions {
   /// How long this call may take, in place of Options::operation_timeout, which says how the time
   /// is counted and what happens when it passes: a short one costs the connection. At least 1 ms,
-  /// else InvalidArgument. It is for one operation: each one of several, each step of a scan.
+  /// else InvalidArgument. A call about several operations (MultiGet, Execute...) has it as a
+  /// whole, a scan for each of its steps.
   std::optional<std::chrono::milliseconds> timeout = {};
 };
 
@@ -75,7 +77,7 @@ constexpr Condition::operator PutOptions() const { return {.condition = *this}; 
 struct GetResult {
   std::string_view value;  ///< valid only during the callback
   uint64_t version = 0;    ///< grows with every change of the key
-  uint64_t size = 0;       ///< of SubmitGetInto only: bytes of the value, also if it does not fit
+  uint64_t size = 0;       ///< bytes of the value; of SubmitGetInto also if it does not fit
 };
 
 /// What a change did.
@@ -87,6 +89,13 @@ struct ChangeResult {
   bool existed = false;  ///< whether the key was there before
   int64_t number = 0;    ///< after Add: the sum
 };
+
+/// A temporary that owns its bytes, such as a std::string that a function has just returned: they
+/// are gone before an operation ends that borrows them.
+template <typename T>
+concept OwningTemporary =
+    !std::is_lvalue_reference_v<T> && std::is_convertible_v<T, std::string_view> &&
+    !std::is_trivially_destructible_v<T>;
 
 /// Which keys to scan, in the order of their bytes. The views are copied by the call.
 struct ScanRange {

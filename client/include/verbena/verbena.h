@@ -124,8 +124,8 @@ VERBENA_EXPORT verbena_code verbena_connection_status(verbena_connection* connec
 
 /// How long each later call with this connection may take, and each operation that is submitted
 /// from now on, in place of verbena_options::operation_timeout_ms (whose meaning it has: a short
-/// one costs the connection); 0: as that says. Of a call about several keys each item has it for
-/// itself, from when it is begun, and of a scan each step. Not for verbena_ping and verbena_info.
+/// one costs the connection); 0: as that says. A call about several keys has it as a whole
+/// (verbena::Connection::MultiGet says how), a scan for each step.
 VERBENA_EXPORT verbena_code verbena_set_timeout(verbena_connection* connection, int64_t timeout_ms);
 
 /// Frees what a function has allocated for the caller. NULL is allowed. Thread-safe.
@@ -139,7 +139,7 @@ VERBENA_EXPORT verbena_code verbena_get(verbena_connection* connection, const vo
                                         size_t key_size, void* buffer, size_t capacity,
                                         size_t* value_size, uint64_t* version);
 /// *value is allocated, with a zero byte behind it that does not count: verbena_free it. NULL on
-/// errors.
+/// errors. `value` itself must not be NULL.
 VERBENA_EXPORT verbena_code verbena_get_alloc(verbena_connection* connection, const void* key,
                                               size_t key_size, void** value, size_t* value_size,
                                               uint64_t* version);
@@ -490,6 +490,17 @@ VERBENA_EXPORT verbena_code verbena_submit_scan(verbena_connection* connection,
                                                 const verbena_scan_range* range, uint64_t limit,
                                                 verbena_scan_ended_callback callback,
                                                 void* context);
+
+/// `status` is as verbena_execute returns it; the operations are those of the submission.
+typedef void (*verbena_execute_callback)(void* context, verbena_code status,
+                                         verbena_operation* operations, size_t count);
+/// As verbena_execute. The operations are the library's until the callback, and have their results
+/// then; keys and values are copied. It takes as many places of verbena_options::depth as are free,
+/// and begins the others as its own end. `timeout_ms` of an operation is for itself.
+VERBENA_EXPORT verbena_code verbena_submit_execute(verbena_connection* connection,
+                                                   verbena_operation* operations, size_t count,
+                                                   verbena_execute_callback callback,
+                                                   void* context);
 
 /// Sends what was submitted and runs the callbacks of what has completed; never blocks. The number
 /// of callbacks run; -1 within a callback or for NULL.

@@ -7,7 +7,7 @@
 /// Another one may take away or change.
 #define VERBENA_VERSION_MAJOR 0
 /// Another one adds.
-#define VERBENA_VERSION_MINOR 1
+#define VERBENA_VERSION_MINOR 2
 /// Another one only mends.
 #define VERBENA_VERSION_PATCH 0
 

@@ -72,6 +72,7 @@ static void test_all(const char* server) {
   test_what_is_told(c);
   test_submissions(c);
   test_more_submissions(c);
+  test_submitted_operations(c);
   test_event_fd(c);
   test_fork_in_callback(c);
   test_close(c);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "tests/integration/c_api/program.h"
 
@@ -89,6 +90,28 @@ static void late_together(verbena_connection* c) {
   CHECK((int)put.change.outcome_unknown == verbena_outcome_unknown(c));
 }
 
+/* However many there are: those that wait for room when the first are late are not begun. */
+static void late_many(verbena_connection* c) {
+  enum { kItems = 1800, kLongest = 10 }; /* each group of the depth by itself would take 14 s */
+  verbena_put_item* const puts = calloc(kItems, sizeof *puts);
+  const time_t begun = time(NULL);
+  int i;
+  for (i = 0; i < kItems; ++i) {
+    puts[i].key = "late/many";
+    puts[i].key_size = strlen("late/many");
+  }
+  EXPECT(VERBENA_DEADLINE_EXCEEDED, verbena_multi_put(c, puts, kItems));
+  EXPECT(VERBENA_OK, verbena_set_timeout(c, 400));
+  EXPECT(VERBENA_DEADLINE_EXCEEDED, verbena_multi_put(c, puts, kItems));
+  EXPECT(VERBENA_OK, verbena_set_timeout(c, 0));
+  CHECK(time(NULL) - begun < kLongest);
+  for (i = 0; i < kItems; ++i) {
+    CHECK(puts[i].status == VERBENA_DEADLINE_EXCEEDED);
+  }
+  CHECK(puts[kItems - 1].change.outcome_unknown == 0);
+  free(puts);
+}
+
 /* A get-and-delete that is sent and not answered. */
 static void late_take(verbena_connection* c) {
   verbena_operation take = {0};
@@ -141,6 +164,7 @@ void test_frozen(const char* server) {
   CHECK(verbena_outcome_unknown(c) == 0 && change.outcome_unknown == 0);
 
   late_together(c);
+  late_many(c);
   late_take(taker);
   verbena_close(taker);
 

@@ -113,6 +113,81 @@ void test_event_fd(verbena_connection* c) {
   CHECK(ended.errors == 0 && verbena_in_flight(c) == 0);
 }
 
+struct executed {
+  verbena_connection* connection;
+  verbena_code status;
+  int called;
+};
+
+static void on_executed(void* context, verbena_code status, verbena_operation* operations,
+                        size_t count) {
+  struct executed* executed = context;
+  executed->status = status;
+  ++executed->called;
+  CHECK(count == 0 || operations[0].status != VERBENA_UNKNOWN);
+  CHECK(verbena_ping(executed->connection) == VERBENA_FAILED_PRECONDITION);
+}
+
+/* Operations of any kinds with one callback. */
+void test_submitted_operations(verbena_connection* c) {
+  verbena_operation operations[9];
+  struct executed executed = {NULL, VERBENA_OK, 0};
+  int i;
+
+  executed.connection = c;
+  memset(operations, 0, sizeof operations);
+  for (i = 0; i < 9; ++i) {
+    operations[i].kind = i + 1; /* one of each, and a kind that is none */
+    operations[i].key = "submitted/0";
+    operations[i].key_size = 11;
+  }
+  EXPECT(VERBENA_OK, verbena_put(c, TEXT("submitted/0"), TEXT("value"), NULL, NULL));
+  EXPECT(VERBENA_OK, verbena_put(c, TEXT("submitted/t"), TEXT("taken"), NULL, NULL));
+  operations[0].result = operations; /* of an earlier call, it may be */
+  operations[1].key = "submitted/1";
+  operations[1].value = "one";
+  operations[1].value_size = 3;
+  operations[1].ttl_ms = 3600000;
+  operations[2].key = "submitted/2";
+  operations[3].key = "submitted/n";
+  operations[3].summand = 42;
+  operations[4].key = "submitted/l";
+  operations[4].value = "tail";
+  operations[4].value_size = 4;
+  operations[5].key = "submitted/t";
+  operations[6].key = "submitted/0";
+  operations[6].ttl_ms = 3600000;
+  operations[7].key = "submitted/x";
+  EXPECT(VERBENA_OK, verbena_submit_execute(c, operations, 9, on_executed, &executed));
+  CHECK(executed.called == 0 && operations[0].status == VERBENA_UNKNOWN);
+  CHECK(verbena_in_flight(c) == 8);
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  /* The first that has failed, in their order; that a key to be deleted is absent is no failure. */
+  CHECK(executed.called == 1 && executed.status == VERBENA_NOT_FOUND);
+  CHECK(operations[0].status == VERBENA_OK && operations[0].result_size == 5 &&
+        strcmp(operations[0].result, "value") == 0 && operations[0].change.version != 0);
+  CHECK(operations[1].status == VERBENA_OK && operations[1].change.version != 0);
+  CHECK(operations[2].status == VERBENA_NOT_FOUND);
+  CHECK(operations[3].status == VERBENA_OK && operations[3].change.number == 42);
+  CHECK(operations[4].status == VERBENA_OK);
+  CHECK(operations[5].status == VERBENA_OK && strcmp(operations[5].result, "taken") == 0);
+  CHECK(operations[6].status == VERBENA_OK);
+  CHECK(operations[7].status == VERBENA_NOT_FOUND);
+  CHECK(operations[8].status == VERBENA_INVALID_ARGUMENT);
+  verbena_free(operations[0].result);
+  verbena_free(operations[5].result);
+
+  EXPECT(VERBENA_OK, verbena_submit_execute(c, operations + 8, 1, on_executed, &executed));
+  EXPECT(VERBENA_OK, verbena_submit_execute(c, NULL, 0, on_executed, &executed));
+  CHECK(executed.called == 1);
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(executed.called == 3);
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_submit_execute(c, NULL, 1, on_executed, &executed));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_submit_execute(c, operations, 1, NULL, NULL));
+  CHECK(verbena_submit_execute(NULL, operations, 1, on_executed, &executed) ==
+        VERBENA_INVALID_ARGUMENT);
+}
+
 struct closing {
   verbena_connection* connection;
   int cancelled;
