@@ -19,7 +19,6 @@
 #include "bench/report/report_table.h"
 #include "bench/systems/peers.h"
 #include "common/base/macros.h"
-#include "common/base/whole_file.h"
 
 namespace verbena::bench {
 namespace {
@@ -225,24 +224,15 @@ class Comparison {
 }  // namespace
 
 int Compare(const Config& config) {
-  if (!config.json_file.empty()) {
-    if (const absl::Status status = CheckWholeFile(config.json_file); !status.ok()) {
-      std::fprintf(stderr, "verbena-bench: --json: %s\n", std::string(status.message()).c_str());
-      return kExitUsage;
-    }
-  }
+  if (const int checked = CheckJsonFile(config.json_file); checked != kExitOk) return checked;
   const auto peers = Peers::Start(config);
-  if (!peers.ok()) {
-    std::fprintf(stderr, "verbena-bench: %s\n", peers.status().ToString().c_str());
-    return kExitConnection;
-  }
+  if (!peers.ok()) return Fail(config.json_file, peers.status(), kExitConnection);
   for (const std::string& note : peers->notes()) {
     std::fprintf(stderr, "verbena-bench: %s\n", note.c_str());
   }
   Comparison comparison(config, *peers);
   if (const absl::Status status = comparison.Run(); !status.ok()) {
-    std::fprintf(stderr, "verbena-bench: %s\n", status.ToString().c_str());
-    return kExitConnection;
+    return Fail(config.json_file, status, kExitConnection);
   }
   int exit_status = Print(comparison.Table(), comparison.ExitStatus());
   if (!config.json_file.empty()) {

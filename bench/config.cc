@@ -94,10 +94,13 @@ absl::Status ReadWhere(Config& config) {
     if (config.command != Command::kCompare) {
       return absl::InvalidArgumentError("--server is missing: it must be the server's ADDR:PORT");
     }
-  } else if (const auto address = NetAddress::Parse(config.server); !address.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("--server=", config.server,
-                                                   " is not allowed: it must be ADDR:PORT (",
-                                                   address.status().message(), ")"));
+  } else if (const auto address = SplitHostAndPort(config.server);
+             !address.ok() || address->port == 0) {
+    // Whether there is such a host is found out when it is connected to.
+    return absl::InvalidArgumentError(
+        absl::StrCat("--server=", config.server, " is not allowed: it must be ADDR:PORT",
+                     address.ok() ? absl::StrCat(" with a port from 1 to 65535")
+                                  : absl::StrCat(" (", address.status().message(), ")")));
   }
   config.fabric = FLAGS_fabric;
   if (config.fabric != "auto" && config.fabric != "verbs" && config.fabric != "soft") {
@@ -240,5 +243,6 @@ absl::StatusOr<Config> ConfigFromFlags(Command command) {
 
 bool HelpWanted() { return FLAGS_help; }
 bool VersionWanted() { return FLAGS_version; }
+std::string JsonFileWanted() { return FLAGS_json; }
 
 }  // namespace verbena::bench

@@ -63,6 +63,8 @@ absl::StatusOr<Config> ConfigFromFlags(Command command);
 // Whether the user asked for help or the version.
 bool HelpWanted();
 bool VersionWanted();
+// --json, whatever else is wrong; empty: none.
+std::string JsonFileWanted();
 // What the program does and what each flag means.
 std::string HelpText();
 

@@ -56,7 +56,8 @@ Where
 Results
   A progress line on a terminal, a table at the end. Latencies are from submission to callback.
   Interrupted (Ctrl-C), it reports what there is, marked so.
-  --json=FILE          the same as JSON
+  Errors are counted in both, and the first one is told.
+  --json=FILE          the same as JSON; where there are no results {"error": ...} says why
   --max_errors=0       more failed operations than this make the exit status 1
   --baseline           run: afterwards measures, in alternating rounds in the same process, plain
                        RDMA READs and SEND ping-pongs without a store around them, and PUTs in the
@@ -71,7 +72,9 @@ compare
   --redis_server=redis-server, --memcached=memcached   programs to start
 
 Exit status: 0 all well; 1 wrong values, or more errors than --max_errors; 2 wrong usage; 3 no
-connection, or it was lost; 6 the results could not be written; 130 interrupted.
+such host, no connection, or it was lost; 6 the results cannot be written (--json=FILE is tried before
+the run begins); 130 interrupted.
+What has been waited for longer than 2 seconds is told once on standard error, and until when.
 Flags from a file: --flagfile=FILE.
 )";
   return absl::StrCat(kBefore, ToAbsl(verbs::ConnectFlagsHelp()), kAfter);

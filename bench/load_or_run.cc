@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -7,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "bench/baseline/baseline.h"
 #include "bench/commands.h"
 #include "bench/load/interrupt.h"
@@ -17,7 +20,7 @@
 #include "bench/systems/backend_verbena.h"
 #include "bench/systems/server_facts.h"
 #include "common/base/macros.h"
-#include "common/base/whole_file.h"
+#include "common/base/wait_notice.h"
 
 namespace verbena::bench {
 namespace {
@@ -27,20 +30,32 @@ struct Connections {
   Connection* first = nullptr;
 };
 
-absl::StatusOr<Connections> ConnectAll(const Config& config) {
+// What bounds the waiting, for people.
+std::string TimeoutText(const Config& config) {
+  return absl::StrFormat("--timeout_seconds=%g",
+                         std::chrono::duration<double>(config.timeout).count());
+}
+
+absl::StatusOr<Connections> ConnectAll(const Config& config, WaitNotice* notice) {
   Connections all;
   for (uint32_t i = 0; i < config.connections; ++i) {
+    notice->Begin(absl::StrCat("the server at ", config.server, " to take a connection"),
+                  config.timeout, TimeoutText(config));
     VERBENA_ASSIGN_OR_RETURN(auto connection,
                              Connection::Connect(config.server, ConnectionOptions(config)));
     if (all.first == nullptr) all.first = connection.get();
     all.backends.push_back(std::make_unique<VerbenaBackend>(std::move(connection)));
   }
+  notice->End();
   return all;
 }
 
-ServerFacts AskServer(Connection& connection) {
+ServerFacts AskServer(const Config& config, Connection& connection, WaitNotice* notice) {
   if (!connection.status().ok()) return {};
+  notice->Begin(absl::StrCat("what the server at ", config.server, " tells of itself"),
+                config.timeout, TimeoutText(config));
   const auto info = connection.Info();
+  notice->End();
   if (!info.ok()) {
     std::fprintf(stderr, "verbena-bench: the server tells nothing of itself: %s\n",
                  info.status().ToString().c_str());
@@ -56,31 +71,22 @@ absl::Status CheckScans(const Config& config, Connection& connection) {
   return connection.Scan({.keys_only = true}, 1, &items);
 }
 
-int Complain(const absl::Status& status) {
-  std::fprintf(stderr, "verbena-bench: %s\n",
-               status.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
-  return kExitConnection;
-}
-
 }  // namespace
 
 int LoadOrRun(const Config& config) {
-  if (!config.json_file.empty()) {
-    if (const absl::Status status = CheckWholeFile(config.json_file); !status.ok()) {
-      std::fprintf(stderr, "verbena-bench: --json: %s\n", std::string(status.message()).c_str());
-      return kExitUsage;
-    }
-  }
-  auto connections = ConnectAll(config);
-  if (!connections.ok()) return Complain(connections.status());
+  if (const int checked = CheckJsonFile(config.json_file); checked != kExitOk) return checked;
+  WaitNotice notice("verbena-bench");
+  auto connections = ConnectAll(config, &notice);
+  if (!connections.ok()) return Fail(config.json_file, connections.status(), kExitConnection);
   Connection& first = *connections->first;
 
   if (const absl::Status status = CheckScans(config, first); absl::IsUnimplemented(status)) {
-    std::fprintf(stderr, "verbena-bench: --workload=%c needs scans: %s\n", config.workload.name,
-                 std::string(status.message()).c_str());
-    return kExitUsage;
+    return Fail(config.json_file,
+                absl::UnimplementedError(absl::StrFormat("--workload=%c needs scans: %s",
+                                                         config.workload.name, status.message())),
+                kExitUsage);
   } else if (!status.ok()) {
-    return Complain(status);
+    return Fail(config.json_file, status, kExitConnection);
   }
 
   RunContext context;
@@ -88,9 +94,12 @@ int LoadOrRun(const Config& config) {
   context.device = first.device();
   RunnerOptions options;
   options.progress = isatty(STDERR_FILENO) != 0;
-  options.server_pid = LocalServerPid(AskServer(first), config.server, config.server_pid);
+  options.awaited = absl::StrCat("the server at ", config.server, " to end any operation");
+  options.bound = TimeoutText(config);
+  options.server_pid =
+      LocalServerPid(AskServer(config, first, &notice), config.server, config.server_pid);
   RunResult result = RunWorkload(config, connections->backends, options);
-  context.server = AskServer(first);
+  context.server = AskServer(config, first, &notice);
   connections->backends.clear();
 
   int exit_status = ExitStatusOf(config, result);
@@ -102,7 +111,8 @@ int LoadOrRun(const Config& config) {
     if (measured.ok()) {
       baseline = *std::move(measured);
     } else if (!absl::IsCancelled(measured.status())) {
-      exit_status = Complain(measured.status());
+      // (The results of the run itself are written.)
+      exit_status = Fail("", measured.status(), kExitConnection);
     }
     if (Interrupted()) {
       result.interrupted = true;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "bench/baseline/raw_endpoint.h"
 #include "bench/commands.h"
 #include "bench/config.h"
@@ -45,10 +46,22 @@ int RawTarget(int argc, char** argv) {
   return kExitOk;
 }
 
-int UsageError(std::string_view message) {
-  std::fprintf(stderr, "verbena-bench: %.*s\nTry verbena-bench --help.\n",
-               static_cast<int>(message.size()), message.data());
-  return kExitUsage;
+// --json=FILE of flags that could not be parsed; empty: none.
+std::string JsonFileAmong(const std::vector<std::string>& args) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    for (const char* name : {"--json", "-json"}) {
+      absl::string_view flag = args[i];
+      if (flag == name && i + 1 < args.size()) return args[i + 1];
+      if (absl::ConsumePrefix(&flag, name) && absl::ConsumePrefix(&flag, "=")) {
+        return std::string(flag);
+      }
+    }
+  }
+  return "";
+}
+
+int UsageError(const std::string& json_file, std::string_view message) {
+  return Fail(json_file, absl::InvalidArgumentError(ToAbsl(message)), kExitUsage);
 }
 
 int Run(int argc, char** argv) {
@@ -57,8 +70,10 @@ int Run(int argc, char** argv) {
   SetUpLog("verbena-bench", "warn", /*time_stamps=*/false);
   if (argc > 1 && std::strcmp(argv[1], "raw-target") == 0) return RawTarget(argc, argv);
 
-  const auto operands = ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc), "");
-  if (!operands.ok()) return UsageError(ToStd(operands.status().message()));
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  const auto operands = ParseCommandLine(args, "");
+  if (!operands.ok()) return UsageError(JsonFileAmong(args), ToStd(operands.status().message()));
+  const std::string json_file = JsonFileWanted();
   const std::string name = operands->empty() ? "" : operands->front();
   if (HelpWanted() || name == "help") {
     return Print(HelpText(), kExitOk);
@@ -67,7 +82,8 @@ int Run(int argc, char** argv) {
     return Print("verbena-bench " VERBENA_VERSION "\n", kExitOk);
   }
   if (operands->size() > 1) {
-    return UsageError(absl::StrCat("what is '", (*operands)[1], "'? Flags start with --"));
+    return UsageError(json_file,
+                      absl::StrCat("what is '", (*operands)[1], "'? Flags start with --"));
   }
   std::optional<Command> command;
   if (name == "load") command = Command::kLoad;
@@ -76,12 +92,12 @@ int Run(int argc, char** argv) {
   }
   if (name == "compare" || name == "storage-ratios") command = Command::kCompare;
   if (!command.has_value()) {
-    return UsageError(
-        name.empty() ? "a command is needed: load, run or compare"
-                     : absl::StrCat("no command '", argv[1], "': there are load, run and compare"));
+    return UsageError(json_file, name.empty() ? "a command is needed: load, run or compare"
+                                              : absl::StrCat("no command '", name,
+                                                             "': there are load, run and compare"));
   }
   const auto config = ConfigFromFlags(*command);
-  if (!config.ok()) return UsageError(ToStd(config.status().message()));
+  if (!config.ok()) return UsageError(json_file, ToStd(config.status().message()));
   CatchInterrupts();
   if (name == "warm-gets") return WarmGets(*config);
   if (name == "client-ratios") return MeasureClientRatios(*config);

@@ -6,24 +6,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/base/command_line.h"
+#include "common/base/default_workers.h"
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
 #include "common/base/text.h"
 #include "common/layout/item.h"
 #include "common/verbs/connect_flags.h"
-
-namespace {
-
-uint32_t DefaultWorkers() { return std::clamp(std::thread::hardware_concurrency() / 4, 1U, 8U); }
-
-}  // namespace
 
 DEFINE_string(listen, "127.0.0.1:7400",
               "address to listen on, ADDR:PORT; port 0 takes a free one and prints it");
@@ -31,7 +25,7 @@ DEFINE_string(fabric, "auto",
               "auto (RDMA devices where the address has one, and the software device for clients "
               "on this host), verbs (RDMA devices only) or soft (the software device only)");
 DEFINE_string(memory, "1GiB", "size of the region: index and data; taken at the start");
-DEFINE_uint32(workers, DefaultWorkers(), "threads that answer requests, 1 to 256");
+DEFINE_uint32(workers, verbena::DefaultWorkers(), "threads that answer requests, 1 to 256");
 DEFINE_uint32(
     max_connections, 0,
     "connections admitted; 0: 8192, or what the devices and queues allow if that is less");

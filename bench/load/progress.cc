@@ -21,9 +21,11 @@ ProgressLine::ProgressLine(const Config& config,
 
 std::string ProgressLine::Next(int64_t now_nanos) {
   Histogram all;
+  uint64_t errors = 0;
   for (const auto& worker : workers_) {
     for (size_t kind = 0; kind < kOpKinds; ++kind) {
       all.Merge(worker->latency(static_cast<OpKind>(kind)));
+      errors += worker->errors(static_cast<OpKind>(kind));
     }
   }
   // The end of the warm-up starts the counting anew.
@@ -32,12 +34,14 @@ std::string ProgressLine::Next(int64_t now_nanos) {
   if (!restarted) recent.Subtract(last_);
   const double seconds = static_cast<double>(now_nanos - last_nanos_) * 1e-9;
   const double rate = seconds <= 0 ? 0 : static_cast<double>(recent.count()) / seconds;
-  const uint64_t done = all.count();
+  const uint64_t done = all.count() + errors;
   last_ = all;
   last_nanos_ = now_nanos;
-  return absl::StrFormat("%d s  %s ops/s  p99 %.1f us  %s", (now_nanos - begin_nanos_) / 1000000000,
-                         FormatRate(rate), static_cast<double>(recent.Percentile(99)) / 1e3,
-                         Remaining(now_nanos, done, rate));
+  const std::string failed = errors == 0 ? "" : absl::StrFormat("  %d errors", errors);
+  return absl::StrFormat("%d s  %s ops/s  p99 %.1f us  %s%s",
+                         (now_nanos - begin_nanos_) / 1000000000, FormatRate(rate),
+                         static_cast<double>(recent.Percentile(99)) / 1e3,
+                         Remaining(now_nanos, done, rate), failed);
 }
 
 std::string ProgressLine::Remaining(int64_t now_nanos, uint64_t done, double rate) const {

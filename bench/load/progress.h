@@ -13,7 +13,8 @@
 namespace verbena::bench {
 
 // "12 s  412.3 k ops/s  p99 41.2 us  8 s left". Rate and percentile are of the time since the last
-// line. Not thread-safe.
+// line; those that failed are not among them, and where there are any a number follows: "  7
+// errors", since the start or the end of the warm-up. Not thread-safe.
 class ProgressLine {
  public:
   ProgressLine(const Config& config, const std::vector<std::unique_ptr<Worker>>& workers);

@@ -1,6 +1,7 @@
 #include "bench/load/runner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "bench/load/worker.h"
 #include "bench/measure/process_usage.h"
 #include "common/base/clock.h"
+#include "common/base/wait_notice.h"
 
 namespace verbena::bench {
 namespace {
@@ -79,8 +81,10 @@ class Conductor {
       : config_(config),
         options_(options),
         control_(control),
+        workers_(workers),
         line_(config, workers),
         begin_(MonotonicNanos()),
+        last_end_(begin_),
         end_(config.duration.count() == 0 ? INT64_MAX
                                           : begin_ + (config.warmup + config.duration).count()) {
     if (config.warmup.count() == 0) BeginMeasuring();
@@ -93,6 +97,7 @@ class Conductor {
       const int64_t now = MonotonicNanos();
       if (!measuring_ && now >= warm) BeginMeasuring();
       if (now >= end_ || Interrupted()) control_->stop.store(true, std::memory_order_relaxed);
+      TellIfNothingEnds(now);
       if (now >= next_line) {
         if (options_.progress) std::fprintf(stderr, "\r\033[K%s", line_.Next(now).c_str());
         next_line += kProgressNanos;
@@ -110,6 +115,29 @@ class Conductor {
   const UsageNow& usage_at_begin() const { return *usage_at_begin_; }
 
  private:
+  // Of a server that is frozen or out of reach, before its operations time out.
+  void TellIfNothingEnds(int64_t now) {
+    // In an open loop of few operations a second none may be due for that long.
+    if (config_.rate > 0 && config_.rate < 10) return;
+    uint64_t ended = 0;
+    for (const auto& worker : workers_) ended += worker->ended();
+    if (ended != ended_before_) {
+      ended_before_ = ended;
+      last_end_ = now;
+    }
+    const std::chrono::nanoseconds quiet(now - last_end_);
+    if (told_ || options_.awaited.empty() || quiet < WaitNotice::kPatience ||
+        quiet >= config_.timeout) {
+      return;
+    }
+    told_ = true;
+    const std::string text = WaitNoticeText(
+        "verbena-bench", options_.awaited,
+        std::chrono::duration_cast<std::chrono::milliseconds>(config_.timeout - quiet),
+        options_.bound);
+    std::fprintf(stderr, "%s%s\n", options_.progress ? "\r\033[K" : "", text.c_str());
+  }
+
   void BeginMeasuring() {
     measuring_ = true;
     usage_at_begin_.emplace(options_);
@@ -119,8 +147,12 @@ class Conductor {
   const Config& config_;
   const RunnerOptions& options_;
   RunControl* const control_;
+  const std::vector<std::unique_ptr<Worker>>& workers_;
   ProgressLine line_;
   const int64_t begin_;
+  int64_t last_end_;  // when an operation was last seen to have ended
+  uint64_t ended_before_ = 0;
+  bool told_ = false;
   const int64_t end_;
   bool measuring_ = false;
   std::optional<UsageNow> usage_at_begin_;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "bench/config.h"
@@ -16,6 +17,11 @@ struct RunnerOptions {
   bool progress = false;        // a line on standard error, rewritten in place
   int64_t server_pid = 0;       // whose processor time to measure; 0: nobody's
   bool kernel_threads = false;  // also that of the kernel's own threads: a look at all processes
+  // Told on standard error, once, when no operation has ended for WaitNotice::kPatience: what is
+  // waited for ("the server at ADDR:PORT to end any operation"; empty: nothing is told), and what
+  // sets the limit to that (config.timeout).
+  std::string awaited;
+  std::string bound;
 };
 
 // `backends` are config.connections many, each with room for config.depth operations; they are

@@ -420,6 +420,14 @@ void Worker::RecordLoss(const absl::Status& status) {
   control_->stop.store(true, std::memory_order_relaxed);
 }
 
+uint64_t Worker::ended() const {
+  uint64_t sum = 0;
+  for (const Tally& tally : tallies_) {
+    sum += tally.latency.count() + tally.errors.load(std::memory_order_relaxed);
+  }
+  return sum;
+}
+
 BackendCounters Worker::CountersNow() const {
   BackendCounters sum;
   for (const auto& lane : lanes_) sum += lane->counters();

@@ -58,6 +58,9 @@ class Worker {
     return tallies_[Index(kind)].errors.load(std::memory_order_relaxed);
   }
 
+  // Operations that have ended, well or not.
+  uint64_t ended() const;
+
   // After Run has returned.
   void AddTo(RunResult& result) const;
   int64_t begin_nanos() const { return begin_nanos_; }

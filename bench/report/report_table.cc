@@ -51,6 +51,10 @@ std::string FactLines(const RunContext& context, const RunResult& result) {
   line("throughput",
        absl::StrFormat("%s ops/s (%d operations in %.2f s)", FormatRate(result.throughput()),
                        result.operations(), result.seconds));
+  if (result.errors() > 0) {
+    line("errors",
+         absl::StrFormat("%d of %d operations failed", result.errors(), result.operations()));
+  }
   if (const auto reads = result.reads_per_get()) {
     line("READs per GET", absl::StrFormat("%.3f (retries %d, GETs by the server's CPU %d)", *reads,
                                           result.counters.read_retries, result.counters.rpc_gets));

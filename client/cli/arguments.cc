@@ -30,6 +30,7 @@ DEFINE_string(prefix, "", "scan: only keys that begin so");
 DEFINE_string(limit, "", "scan: how many keys at most (default 100; 0: all)");
 DEFINE_bool(after, false, "scan: begin behind START, with the next key");
 DEFINE_bool(keys_only, false, "scan: no values");
+DEFINE_string(workers, "0", "doctor: workers of that server, 1 to 256; 0: as many as by default");
 DEFINE_string(memory, "1GiB", "doctor: the region of a server on this machine; 0: none");
 
 DECLARE_bool(help);
@@ -41,9 +42,10 @@ namespace verbena::cli {
 namespace {
 
 std::string KnownFlags() {
-  return absl::StrCat("--server, --fabric, --timeout, --json, --if_absent, --if_present, ",
-                      "--if_version, --ttl, --prefix, --limit, --after, --keys_only, --memory, ",
-                      ToAbsl(verbs::kConnectFlags), ", --flagfile, --help");
+  return absl::StrCat(
+      "--server, --fabric, --timeout, --json, --if_absent, --if_present, ",
+      "--if_version, --ttl, --prefix, --limit, --after, --keys_only, --memory, --workers, ",
+      ToAbsl(verbs::kConnectFlags), ", --flagfile, --help");
 }
 
 struct CommandShape {
@@ -68,7 +70,7 @@ constexpr CommandShape kCommands[] = {
     {"info", Command::kInfo, 0, 0, "info"},
     {"ping", Command::kPing, 0, 0, "ping"},
     {"doctor", Command::kDoctor, 0, 0, "doctor"},
-    {"help", Command::kHelp, 0, 1, "help"},
+    {"help", Command::kHelp, 0, 1, "help [COMMAND]"},
 };
 
 std::string CommandNames() {
@@ -238,11 +240,16 @@ absl::Status ReadFlags(Arguments& arguments) {
     return absl::InvalidArgumentError(absl::StrCat("--memory: ", memory.status().message()));
   }
   arguments.memory = *memory;
+  if (!absl::SimpleAtoi(FLAGS_workers, &arguments.workers) || arguments.workers > 256) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--workers=", FLAGS_workers,
+                     " is not allowed: it must be a number from 1 to 256, or 0 for the default"));
+  }
   // The doctor looks into addresses itself, and tells what is wrong with them.
   if (doctor) return absl::OkStatus();
-  // Last, since it may ask a name server.
-  const auto address = NetAddress::Parse(arguments.server);
-  if (!address.ok() || address->port() == 0) {
+  // Whether there is such a host is found out when it is connected to.
+  const auto address = SplitHostAndPort(arguments.server);
+  if (!address.ok() || address->port == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--server=", arguments.server, " is not allowed: it must be ADDR:PORT",
                      address.ok() ? absl::StrCat(" with a port from 1 to 65535")

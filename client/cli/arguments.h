@@ -57,6 +57,7 @@ struct Arguments {
   bool json = false;
   verbs::ConnectOptions connect;
   uint64_t memory = 0;             // kDoctor: bytes of the region of a server here; 0: none
+  uint32_t workers = 0;            // kDoctor: of that server; 0: its own default
   Command topic = Command::kHelp;  // kHelp: the command that help is wanted for; kHelp: all
 };
 

@@ -14,9 +14,12 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "client/cli/output.h"
 #include "common/base/macros.h"
+#include "common/base/net_address.h"
 #include "common/base/text.h"
+#include "common/base/wait_notice.h"
 #include "common/layout/item.h"
 #include "verbena/connection.h"
 
@@ -44,6 +47,11 @@ void SetBytes(Json& object, const std::string& name, std::string_view bytes) {
   }
 }
 
+// What bounds the waiting, for people.
+std::string Bound(const Arguments& arguments) {
+  return absl::StrCat("--timeout=", absl::FormatDuration(absl::FromChrono(arguments.timeout)));
+}
+
 // One run of a command: where it writes, and how errors are told.
 class Session {
  public:
@@ -53,6 +61,8 @@ class Session {
 
  private:
   absl::Status Connect();
+  // From here to the next Write (or the end) the server's answer is waited for.
+  void AwaitAnswer();
   absl::Status Get();
   absl::Status Put();
   absl::Status Delete();
@@ -69,6 +79,7 @@ class Session {
 
   // Failures to write or read are told apart from those of the server.
   absl::Status Write(std::string_view bytes) {
+    notice_.End();
     absl::Status status = WriteAll(STDOUT_FILENO, bytes);
     io_failed_ = !status.ok();
     return status;
@@ -86,15 +97,29 @@ class Session {
   void Tell(const absl::Status& status, ExitStatus exit);
 
   const Arguments& arguments_;
+  WaitNotice notice_{"verbena-cli"};
   std::unique_ptr<Connection> connection_;
   bool io_failed_ = false;
   uint64_t present_ = 0;  // the version that a condition was not true of
 };
 
 absl::Status Session::Connect() {
+  // A host that there is not (at the moment) is a server that is not there.
+  if (const auto found = NetAddress::Parse(arguments_.server); !found.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("--server=", arguments_.server, ": ", found.status().message()));
+  }
+  notice_.Begin(absl::StrCat("the server at ", arguments_.server, " to take the connection"),
+                arguments_.timeout, Bound(arguments_));
   VERBENA_ASSIGN_OR_RETURN(connection_,
                            Connection::Connect(arguments_.server, ConnectionOptions(arguments_)));
+  AwaitAnswer();
   return absl::OkStatus();
+}
+
+void Session::AwaitAnswer() {
+  notice_.Begin(absl::StrCat("the answer of the server at ", arguments_.server), arguments_.timeout,
+                Bound(arguments_));
 }
 
 absl::Status Session::Get() {
@@ -219,6 +244,7 @@ absl::Status Session::Scan() {
   while (left > 0) {
     range.start = start;
     const uint64_t wanted = std::min(left, kPage);
+    AwaitAnswer();
     std::vector<ScanItem> items;
     const absl::Status found = connection_->Scan(range, wanted, &items);
     VERBENA_RETURN_IF_ERROR(WriteItems(items));
@@ -257,6 +283,7 @@ absl::Status Session::TellIfThereAreMore(const ScanRange& range) {
   std::vector<ScanItem> items;
   ScanRange next = range;
   next.keys_only = true;
+  AwaitAnswer();
   VERBENA_RETURN_IF_ERROR(connection_->Scan(next, 1, &items));
   if (items.empty()) return absl::OkStatus();
   std::fprintf(stderr,
@@ -360,6 +387,7 @@ void Session::Tell(const absl::Status& status, ExitStatus exit) {
 
 ExitStatus Session::Run() {
   const absl::Status status = Dispatch();
+  notice_.End();
   if (status.ok()) return kExitOk;
   const ExitStatus exit = ExitFor(status);
   Tell(status, exit);

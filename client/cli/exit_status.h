@@ -9,7 +9,7 @@ enum ExitStatus : int {
   kExitOk = 0,
   kExitNotFound = 1,    // there is no such key
   kExitUsage = 2,       // unknown command or flag, or a wrong value of one
-  kExitConnection = 3,  // no server, it went away, or no answer in time
+  kExitConnection = 3,  // no such host, no server, it went away, or no answer in time
   kExitRefused = 4,     // the server refused: limits of keys and values, no space, connections
   kExitInternal = 5,    // a defect of Verbena
   kExitIo = 6,          // reading standard input or writing standard output failed

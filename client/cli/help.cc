@@ -98,14 +98,16 @@ Exit status (but of doctor)
   1  there is no such key (get, del, take, expire, persist, ttl, and put, add, append under a
      condition that wants one)
   2  wrong usage: the command, a flag or its value
-  3  no server there, it went away, or no answer in time (a change may have been applied then)
+  3  no such host, no server there, it went away, or no answer in time (a change may have been
+     applied then)
   4  refused by the server: key or value over its limits, no space left, too many connections, other
      versions; add: the value is not a number, or the sum does not fit 64 bits;
      scan: the server runs with --ordered_index=off
   5  a defect of Verbena: please report it
   6  standard input could not be read or standard output not be written (a closed pipe included)
   7  nothing was changed: the key is there (--if_absent) or has another version (--if_version)
-Errors are told on standard error: what failed, the value that was wrong, and what to do.
+Errors are told on standard error: what failed, the value that was wrong, and what to do. So is, once,
+what has been waited for longer than 2 seconds, and until when.
 )";
   return absl::StrCat(kBefore, "\nFlags for RDMA networks\n", ToAbsl(verbs::ConnectFlagsHelp()),
                       kAfter);

@@ -25,7 +25,8 @@ int RunDoctor(const Arguments& arguments) {
   const doctor::Report report =
       doctor::Examine({.server = arguments.server,
                        .connection = ConnectionOptions(arguments),
-                       .memory = arguments.memory},
+                       .memory = arguments.memory,
+                       .workers = arguments.workers},
                       doctor::SystemView(), verbs::RdmaCoreVerbs(), softverbs::SoftVerbs());
   const std::string text = arguments.json
                                ? doctor::ReportJson(report) + "\n"

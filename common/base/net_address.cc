@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/macros.h"
 #include "common/base/text.h"
 
 namespace verbena {
@@ -21,6 +23,40 @@ absl::Status BadAddress(std::string_view text, std::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("'", ToAbsl(text),
                                                  "' is not an address: ", ToAbsl(why),
                                                  " (write ADDR:PORT, for example 127.0.0.1:7400)"));
+}
+
+// The interfaces of this machine, for people: "eth0, ib0".
+std::string InterfaceNames() {
+  std::string names;
+  struct if_nameindex* const list = if_nameindex();
+  if (list == nullptr) return names;
+  for (const struct if_nameindex* at = list; at->if_index != 0; ++at) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", at->if_name);
+  }
+  if_freenameindex(list);
+  return names;
+}
+
+// What stood in brackets: "::1", "fe80::1%eth0".
+absl::Status CheckSix(std::string_view text, const std::string& host, uint32_t port) {
+  const size_t percent = host.find('%');
+  in6_addr address{};
+  if (inet_pton(AF_INET6, host.substr(0, percent).c_str(), &address) != 1) {
+    return BadAddress(text, "what stands in brackets is no IPv6 address");
+  }
+  if (!IN6_IS_ADDR_LINKLOCAL(&address)) return absl::OkStatus();
+  const std::string interface = percent == std::string::npos ? "" : host.substr(percent + 1);
+  uint32_t index = 0;
+  if (!interface.empty() && (if_nametoindex(interface.c_str()) != 0 ||
+                             (absl::SimpleAtoi(interface, &index) && index > 0))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", ToAbsl(text), "' is not an address: ",
+      interface.empty() ? "a link-local address holds on one link only, and which one is missing"
+                        : absl::StrCat("this machine has no interface ", interface),
+      "; write [", host.substr(0, percent), "%INTERFACE]:", port,
+      " with one of this machine's interfaces (", InterfaceNames(), ")"));
 }
 
 // Whether two addresses agree but for the port.
@@ -37,7 +73,12 @@ bool SameHost(const sockaddr* a, const sockaddr* b) {
 }  // namespace
 
 absl::Status ResolutionError(std::string_view text, int error) {
-  if (error != EAI_AGAIN && error != EAI_SYSTEM) return BadAddress(text, gai_strerror(error));
+  if (error != EAI_AGAIN && error != EAI_SYSTEM) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no host '", ToAbsl(text.substr(0, text.rfind(':'))), "' (of '",
+                     ToAbsl(text), "'): ", gai_strerror(error),
+                     " (check the name; an IP address instead of it needs no look-up)"));
+  }
   return absl::UnavailableError(
       absl::StrCat("the address of '", ToAbsl(text), "' cannot be looked up at the moment: ",
                    error == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(error),
@@ -52,7 +93,7 @@ NetAddress::NetAddress(const sockaddr* address) {
   }
 }
 
-absl::StatusOr<NetAddress> NetAddress::Parse(std::string_view text) {
+absl::StatusOr<HostAndPort> SplitHostAndPort(std::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return BadAddress(text, "it has no port");
   std::string host(text.substr(0, colon));
@@ -62,20 +103,32 @@ absl::StatusOr<NetAddress> NetAddress::Parse(std::string_view text) {
   }
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
+    if (host.empty()) return BadAddress(text, "it has no host");
+    VERBENA_RETURN_IF_ERROR(CheckSix(text, host, port));
   } else if (host.find(':') != std::string::npos) {
     return BadAddress(text, "an IPv6 address stands in brackets, as in [::1]:7400");
   }
   if (host.empty()) return BadAddress(text, "it has no host");
+  in_addr four{};
+  if (host.find_first_not_of("0123456789.") == std::string::npos &&
+      inet_aton(host.c_str(), &four) == 0) {
+    return BadAddress(text, "its figures are no IPv4 address");
+  }
+  return HostAndPort{std::move(host), static_cast<uint16_t>(port)};
+}
+
+absl::StatusOr<NetAddress> NetAddress::Parse(std::string_view text) {
+  VERBENA_ASSIGN_OR_RETURN(const HostAndPort parts, SplitHostAndPort(text));
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int rc = getaddrinfo(host.c_str(), nullptr, &hints, &found); rc != 0) {
+  if (const int rc = getaddrinfo(parts.host.c_str(), nullptr, &hints, &found); rc != 0) {
     return ResolutionError(text, rc);
   }
   NetAddress address(found->ai_addr);
   freeaddrinfo(found);
-  address.set_port(static_cast<uint16_t>(port));
+  address.set_port(parts.port);
   return address;
 }
 

@@ -15,8 +15,19 @@
 namespace verbena {
 
 // What an error of getaddrinfo (EAI_...) means for "HOST:PORT": Unavailable if another attempt may
-// succeed, else InvalidArgument. Reads errno for EAI_SYSTEM.
+// succeed, else InvalidArgument. Names the host. Reads errno for EAI_SYSTEM.
 absl::Status ResolutionError(std::string_view text, int error);
+
+// "HOST:PORT" in its parts.
+struct HostAndPort {
+  std::string host;  // a name or an address, without brackets; a scope stays ("fe80::1%eth0")
+  uint16_t port = 0;
+};
+
+// Takes it apart and looks nothing up. InvalidArgument, with what is wrong and what to write: no
+// port, brackets without an IPv6 address in them, figures that are no IPv4 address, a link-local
+// IPv6 address without the interface that it needs or with one that this machine has not.
+absl::StatusOr<HostAndPort> SplitHostAndPort(std::string_view text);
 
 // An IPv4 or IPv6 socket address. A value type.
 class NetAddress {
@@ -24,7 +35,8 @@ class NetAddress {
   NetAddress() = default;
   explicit NetAddress(const sockaddr* address);
 
-  // Parses and resolves (names by getaddrinfo, which may block). Port 0 means "any free port".
+  // Parses (errors as SplitHostAndPort) and resolves (names by getaddrinfo, which may block; errors
+  // as ResolutionError). Port 0 means "any free port".
   static absl::StatusOr<NetAddress> Parse(std::string_view text);
 
   const sockaddr* addr() const { return reinterpret_cast<const sockaddr*>(&storage_); }

@@ -4,20 +4,12 @@
 #include <fstream>
 #include <string>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/group_memory.h"
 #include "common/base/sizes.h"
 
 namespace verbena::admin {
 namespace {
-
-std::optional<uint64_t> ReadNumber(const std::string& path) {
-  std::ifstream file(path);
-  std::string text;
-  uint64_t value = 0;
-  if (!(file >> text) || !absl::SimpleAtoi(text, &value)) return std::nullopt;
-  return value;
-}
 
 // A line like "MemAvailable:   123 kB".
 std::optional<uint64_t> MemInfo(const std::string& name) {
@@ -32,22 +24,12 @@ std::optional<uint64_t> MemInfo(const std::string& name) {
   return std::nullopt;
 }
 
-// What the process's control group may take; nullopt if it has no limit.
-std::optional<uint64_t> GroupMemory() {
-  // Usage is not looked at: page cache counts as used but is given up when memory is wanted.
-  for (const char* path :
-       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    if (const std::optional<uint64_t> limit = ReadNumber(path); limit.has_value()) return limit;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<uint64_t> AvailableMemory() {
   std::optional<uint64_t> available = MemInfo("MemAvailable:");
-  if (const std::optional<uint64_t> group = GroupMemory(); group.has_value()) {
-    available = std::min(available.value_or(UINT64_MAX), *group);
+  if (const std::optional<GroupMemory> group = LeastGroupMemory(); group.has_value()) {
+    available = std::min(available.value_or(UINT64_MAX), group->bytes);
   }
   return available;
 }

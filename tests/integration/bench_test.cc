@@ -334,9 +334,79 @@ TEST(BenchUsage, HelpThatCannotBeWrittenIsAFailure) {
   EXPECT_EQ(BenchInto(">/dev/full", {"--version"}).code, 6);
 }
 
+// Where no results come, the file says why.
+TEST(BenchUsage, ErrorsInTheJsonFile) {
+  const std::string path =
+      ::testing::TempDir() + "/verbena_bench_error_" + std::to_string(getpid()) + ".json";
+  struct Case {
+    std::vector<std::string> args;
+    int code;
+    const char* message;
+  };
+  for (const Case& c :
+       {Case{{"run", "--server=127.0.0.1:1", "--depth=0"}, 2, "--depth=0"},
+        Case{{"run", "--server=127.0.0.1:1", "--dept=4"}, 2, "dept"},
+        Case{{"walk", "--server=127.0.0.1:1"}, 2, "walk"},
+        Case{{"run", "--server=[fe80::1]:7400"}, 2, "[fe80::1%INTERFACE]:7400"},
+        Case{{"load", "--server=127.0.0.1:1", "--fabric=soft"}, 3, "127.0.0.1:1"},
+        // A host that there is not is a server that is not there.
+        Case{{"load", "--server=no.such.host.invalid:7400"}, 3, "'no.such.host.invalid"}}) {
+    SCOPED_TRACE(c.args.back());
+    std::vector<std::string> args = c.args;
+    args.push_back("--json=" + path);
+    const Outcome outcome = Bench(args);
+    EXPECT_EQ(outcome.code, c.code) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(c.message));
+    std::ifstream file(path);
+    const Json json = Json::parse(file, nullptr, false);
+    ASSERT_TRUE(json.contains("error")) << json;
+    EXPECT_EQ(json["error"]["exit_status"], c.code);
+    EXPECT_THAT(json["error"]["message"].get<std::string>(), HasSubstr(c.message));
+    std::remove(path.c_str());
+  }
+}
+
+TEST(BenchWithoutServer, SaysWhatItWaitsFor) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_TRUE((*server)->process().Freeze().ok());
+  const Outcome outcome =
+      Bench({"load", "--server=" + (*server)->address(), "--timeout_seconds=2.5"});
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("verbena-bench: waiting for the server at " +
+                                     (*server)->address() + " to take a connection, until "));
+  EXPECT_THAT(outcome.err, HasSubstr(" at the latest (--timeout_seconds=2.5)\n"));
+  (*server)->process().Signal(SIGCONT);
+}
+
+TEST(BenchWithoutServer, SaysWhatItWaitsForInTheMiddle) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto process = StartBench({"run", "--server=" + (*server)->address(), "--workload=a",
+                                   "--seconds=100", "--records=100", "--timeout_seconds=3"});
+  ASSERT_NE(process, nullptr);
+  ASSERT_TRUE(WaitForPuts((*server)->address()));
+  ASSERT_TRUE((*server)->process().Freeze().ok());
+  const Outcome outcome = Finish(*process);
+  EXPECT_NE(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("waiting for the server at " + (*server)->address() +
+                                     " to end any operation, until "));
+  (*server)->process().Signal(SIGCONT);
+}
+
+TEST(BenchWithoutServer, ErrorsOfAFullServerAreCounted) {
+  auto server = ServerProcess::Start({"--memory=8MiB"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const Outcome outcome =
+      Bench({"load", "--server=" + (*server)->address(), "--records=200", "--value_size=100KiB"});
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr(" of 200 operations failed\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("first error            RESOURCE_EXHAUSTED"));
+}
+
 TEST(BenchUsage, JsonThatCannotBeWrittenIsSaidBeforeTheRun) {
   const Outcome outcome = Bench({"run", "--server=127.0.0.1:1", "--json=/no/such/folder/x.json"});
-  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_EQ(outcome.code, 6) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("--json: cannot write /no/such/folder/x.json: No such file"));
 }
 

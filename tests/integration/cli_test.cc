@@ -461,7 +461,26 @@ TEST(CliWithoutServer, ServerThatIsStoppedInTheMiddle) {
   EXPECT_EQ(put.code, 3) << put.err;
   EXPECT_LT(std::chrono::steady_clock::now() - start, kPatience);
   EXPECT_NE(put.err, "");
+  EXPECT_FALSE(Has(put.err, "waiting for")) << put.err;
+  // Whoever waits for longer is told so, once, and not among the results.
+  const ProgramOutcome get =
+      Cli({"--server=" + (*server)->address(), "--timeout=2500ms", "--json", "get", "k"});
+  EXPECT_EQ(get.code, 3) << get.err;
+  const std::string notice = "verbena-cli: waiting for the server at " + (*server)->address();
+  const size_t told = get.err.find(notice);
+  ASSERT_NE(told, std::string::npos) << get.err;
+  EXPECT_EQ(get.err.find(notice, told + 1), std::string::npos) << get.err;
+  EXPECT_TRUE(Has(get.err, " at the latest (--timeout=2.5s)\n")) << get.err;
+  EXPECT_EQ(Json::parse(get.out, nullptr, false)["error"]["exit_status"], 3) << get.out;
   (*server)->process().Signal(SIGCONT);
+}
+
+// A host that there is not is a server that is not there, not a wrong flag.
+TEST(CliWithoutServer, NoSuchHost) {
+  const ProgramOutcome get = Cli({"--server=no.such.host.invalid:7400", "--json", "get", "k"});
+  EXPECT_EQ(get.code, 3) << get.err;
+  EXPECT_TRUE(Has(get.err, "'no.such.host.invalid")) << get.err;
+  EXPECT_EQ(Json::parse(get.out, nullptr, false)["error"]["exit_status"], 3) << get.out;
 }
 
 TEST(CliWithoutServer, OutOfMemoryNamesTheSizes) {

@@ -20,7 +20,8 @@ namespace verbena::cli::doctor {
 struct Options {
   std::string server = {};           // "ADDR:PORT"; empty: no server is tried
   verbena::Options connection = {};  // fabric, times and network options; depth 1 and no cache
-  uint64_t memory = 0;  // bytes of the region that a server here is to have; 0: no server here
+  uint64_t memory = 0;   // bytes of the region that a server here is to have; 0: no server here
+  uint32_t workers = 0;  // of that server; 0: as many as it takes by itself
 };
 
 // What libibverbs says of a device that it could open.
@@ -75,10 +76,12 @@ void CheckPorts(const Context& context);
 
 // limits.cc: what devices and this process allow.
 void CheckDeviceLimits(const Context& context);
-void CheckMemory(const Context& context);
-void CheckLockedMemory(const Context& context);
 void CheckHugePages(const Context& context);
 void CheckOpenFiles(const Context& context);
+
+// memory.cc
+void CheckMemory(const Context& context);
+void CheckLockedMemory(const Context& context);
 
 // container.cc
 void CheckContainer(const Context& context);

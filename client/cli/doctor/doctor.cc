@@ -68,6 +68,7 @@ Examples
 Flags
   --server=ADDR:PORT   also try this server: 20 SENDs and 20 GETs of a key that is not there
   --memory=1GiB        the region of a server on this machine (its own --memory); 0: no server here
+  --workers=0          workers of that server (its own --workers), 1 to 256; 0: as many as by default
   --fabric=auto        verbs: it is a failure if there is no RDMA device; soft: only what the software
                        device needs
   --timeout=5s         for each step with the server (1ms to 1h)

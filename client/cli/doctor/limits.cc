@@ -1,8 +1,5 @@
 // What devices and this process allow, against what a server (and a client) needs.
-#include <linux/capability.h>
-
 #include <algorithm>
-#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -117,12 +114,6 @@ void CheckReads(const ibv_device_attr& attr, Problems* problems) {
   }
 }
 
-std::string MemlockRemedy() {
-  return "`ulimit -l unlimited` in the shell (hard limit in /etc/security/limits.conf: `* - "
-         "memlock "
-         "unlimited`); containers: --ulimit memlock=-1; systemd: LimitMEMLOCK=infinity";
-}
-
 std::string PagesWord(const std::string& setting) {
   // "always [madvise] never" -> "madvise"
   const size_t from = setting.find('[');
@@ -160,90 +151,6 @@ void CheckDeviceLimits(const Context& context) {
                                    attr.max_srq, ", max_qp_rd_atom ", attr.max_qp_rd_atom)
                     : absl::StrJoin(problems.findings, "; "),
                 absl::StrJoin(problems.remedies, "; "), figures);
-  }
-}
-
-// The machine's memory against the region. (A container's own limit is the server's to refuse.)
-void CheckMemory(const Context& context) {
-  const uint64_t memory = context.options.memory;
-  const auto total = context.system.MemInfo("MemTotal");
-  if (memory == 0 || !total.has_value()) return;
-  const uint64_t available = context.system.MemInfo("MemAvailable").value_or(*total);
-  const uint64_t huge = context.system.MemInfo("HugePages_Free").value_or(0) *
-                        context.system.MemInfo("Hugepagesize").value_or(0);
-  const std::vector<Figure> figures = {{"region_bytes", static_cast<double>(memory)},
-                                       {"total_bytes", static_cast<double>(*total)},
-                                       {"available_bytes", static_cast<double>(available)}};
-  const std::string finding = absl::StrCat(
-      "a region of ", FormatSize(memory), "; this machine has ", FormatSize(*total / kMiB * kMiB),
-      " of memory, ", FormatSize(available / kMiB * kMiB), " of it available");
-  // The server takes free huge pages, too, which do not count as available.
-  const uint64_t fits = std::max(available, huge) / kMiB * kMiB;
-  const std::string smaller =
-      absl::StrCat("verbena-server --memory=", FormatSize(fits), " or less");
-  if (memory > *total) {
-    context.Fail("memory", "", finding + ": it does not hold such a region",
-                 smaller + ", or a machine with more memory", figures);
-  } else if (memory > available && memory > huge) {
-    context.Warn("memory", "", finding + ": a server that is started now refuses it",
-                 "end what takes the memory, or " + smaller, figures);
-  } else {
-    context.Ok("memory", "", finding, figures);
-  }
-}
-
-void CheckLockedMemory(const Context& context) {
-  const auto limits = context.system.ProcessLimit("Max locked memory");
-  if (!limits.has_value()) return;  // no /proc: nothing is known
-  const uint64_t limit = limits->soft;
-  const uint64_t memory = context.options.memory;
-  const bool staging = std::any_of(context.answers.begin(), context.answers.end(),
-                                   [](const auto& device) { return device.second.stages_reads; });
-  const uint64_t need =
-      memory == 0 ? kClientMemory : memory + kMessageMemory + (staging ? kStagingMemory : 0);
-  const std::string whose =
-      memory == 0 ? absl::StrCat("a client needs about ", FormatSize(need))
-                  : absl::StrCat("a region of ", FormatSize(memory), " with message buffers ",
-                                 staging ? "and staging memory " : "", "for one worker needs ",
-                                 FormatSize(need / kMiB * kMiB),
-                                 context.answers.size() > 1
-                                     ? ", and as much again for each further device it listens on"
-                                     : "");
-  std::vector<Figure> figures = {{"need_bytes", static_cast<double>(need)}};
-  if (limit == UINT64_MAX) {
-    context.Ok("memory_lock", "", "unlimited; " + whose, figures);
-    return;
-  }
-  figures.push_back({"limit_bytes", static_cast<double>(limit)});
-  const std::string finding =
-      absl::StrCat("this process may lock ", FormatSize(limit), "; ", whose);
-  std::vector<std::string> binding;  // devices that do not ask for the capability
-  for (const RdmaDevice& device : context.devices) {
-    if (device.memlock_binds_root()) binding.push_back(device.name);
-  }
-  const bool capable = context.system.HasCapability(CAP_IPC_LOCK);
-  if (context.devices.empty() || context.options.connection.fabric == "soft") {
-    context.Ok(
-        "memory_lock", "",
-        finding + ", which only RDMA devices want locked (the software device locks nothing)",
-        figures);
-  } else if (limit >= need) {
-    context.Ok("memory_lock", "", finding, figures);
-  } else if (capable && binding.empty()) {
-    context.Ok("memory_lock", "",
-               finding + ", but the limit does not bind this process (CAP_IPC_LOCK)", figures);
-  } else if (capable) {
-    context.Warn("memory_lock", "",
-                 absl::StrCat(finding, ": the driver of ", absl::StrJoin(binding, ", "),
-                              " holds even root to it (others let CAP_IPC_LOCK pass)"),
-                 MemlockRemedy(), figures);
-  } else {
-    context.Fail(
-        "memory_lock", "", finding,
-        MemlockRemedy() + (limit >= kClientMemory
-                               ? "; on a machine with clients only: verbena-cli doctor --memory=0"
-                               : ""),
-        figures);
   }
 }
 

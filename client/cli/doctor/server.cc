@@ -17,6 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/macros.h"
 #include "common/base/net_address.h"
+#include "common/base/wait_notice.h"
 #include "common/verbs/cm.h"
 #include "common/verbs/device.h"
 #include "common/verbs/errors.h"
@@ -101,12 +102,19 @@ class ServerLook {
   void Run() {
     if (!Address() || !FindFabric() || !Connect()) return;
     CompareMtu();
+    notice_.End();
     Sends();
     Reads();
   }
 
  private:
   bool Address();
+  // People are told that it takes long; `steps` of them at most, each with its time-out.
+  void Await(const std::string& what, int steps) {
+    const std::chrono::milliseconds timeout = context_.options.connection.connect_timeout;
+    notice_.Begin(what, steps * timeout,
+                  absl::StrCat("--timeout=", timeout.count(), "ms for each step"));
+  }
   bool FindFabric();
   void AddRoute(std::string finding, std::vector<Figure> figures) const;
   // What the local port of the route said; nullptr if it was not asked.
@@ -131,6 +139,7 @@ class ServerLook {
   bool iwarp_ = false;
   std::string fabric_;
   std::unique_ptr<Connection> connection_;
+  WaitNotice notice_{"verbena-cli"};
 };
 
 bool ServerLook::Address() {
@@ -152,6 +161,8 @@ bool ServerLook::Address() {
 }
 
 bool ServerLook::FindFabric() {
+  // Asked for once to choose the fabric, and address and route once more to show them.
+  Await("a route to " + address_.ToString(), 3);
   const int64_t start = MonotonicNanos();
   const auto api = client::ChooseFabric(context_.options.connection.fabric, address_,
                                         context_.options.connection.connect_timeout);
@@ -221,6 +232,7 @@ const ibv_port_attr* ServerLook::Port() const {
 bool ServerLook::Connect() {
   verbena::Options options = context_.options.connection;
   options.fabric = fabric_;
+  Await(absl::StrCat("the server at ", context_.options.server, " to take the connection"), 1);
   const int64_t start = MonotonicNanos();
   auto connection = Connection::Connect(context_.options.server, options);
   if (!connection.ok()) {
@@ -241,6 +253,7 @@ bool ServerLook::Connect() {
 // from a network that does not carry it, large packets vanish.
 void ServerLook::CompareMtu() {
   const ibv_port_attr* const port = Port();
+  Await(absl::StrCat("the answer of the server at ", context_.options.server), 1);
   const auto text = connection_->Info();
   if (port == nullptr || !text.ok()) return;
   const uint64_t here = verbs::MtuBytes(port->active_mtu);

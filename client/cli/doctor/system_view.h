@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/group_memory.h"
 #include "common/base/net_address.h"
 
 namespace verbena::cli::doctor {
@@ -53,6 +54,8 @@ class SystemView {
   std::optional<ResourceLimit> ProcessLimit(const std::string& name) const;
   // Whether this process has a capability (linux/capability.h).
   bool HasCapability(unsigned capability) const;
+  // What the control groups of this process let it take; nullopt: all that there is.
+  std::optional<GroupMemory> GroupLimit() const { return LeastGroupMemory(root_); }
   // A value of /proc/meminfo ("HugePages_Free"); those with a unit in bytes.
   std::optional<uint64_t> MemInfo(const std::string& name) const;
 

@@ -117,11 +117,9 @@ TEST(SizesTest, AlignUp) {
 
 TEST(NetAddressTest, ParseAndPrint) {
   const std::pair<const char*, const char*> cases[] = {
-      {"127.0.0.1:7400", "127.0.0.1:7400"},
-      {"0.0.0.0:0", "0.0.0.0:0"},
-      {"[::1]:65535", "[::1]:65535"},
-      {"[fe80::1]:1", "[fe80::1]:1"},
-      {"localhost:80", nullptr},
+      {"127.0.0.1:7400", "127.0.0.1:7400"},   {"0.0.0.0:0", "0.0.0.0:0"},
+      {"[::1]:65535", "[::1]:65535"},         {"[fe80::1%lo]:1", "[fe80::1%lo]:1"},
+      {"[2001:db8::1]:1", "[2001:db8::1]:1"}, {"localhost:80", nullptr},
   };
   for (const auto& [text, printed] : cases) {
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(text);
@@ -147,13 +145,40 @@ TEST(NetAddressTest, ParseAndPrint) {
 TEST(NetAddressTest, ParseRefuses) {
   for (const char* text :
        {"", "127.0.0.1", ":7400", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:http",
-        "::1:7400", "[::1]", "[]:7400", "300.0.0.1:1", "no.such.host.invalid:1"}) {
+        "::1:7400", "[::1]", "[]:7400", "300.0.0.1:1", "no.such.host.invalid:1", "[fe80::1]:7400",
+        "[fe80::1%]:7400", "[fe80::1%nowhere9]:7400", "[localhost]:7400", "[::1%lo]x:7400",
+        "1.2.3.4.5:7400"}) {
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(text);
     EXPECT_EQ(address.status().code(), StatusCode::kInvalidArgument) << text;
     EXPECT_NE(address.status().message().find(std::string("'") + text + "'"),
               absl::string_view::npos)
         << address.status();
   }
+}
+
+// They name what to write.
+TEST(NetAddressTest, LinkLocalAddressesNeedTheirInterface) {
+  const absl::Status missing = SplitHostAndPort("[fe80::1]:7400").status();
+  EXPECT_THAT(std::string(missing.message()),
+              ::testing::AllOf(::testing::HasSubstr("which one is missing"),
+                               ::testing::HasSubstr("[fe80::1%INTERFACE]:7400"),
+                               ::testing::HasSubstr("(lo")));
+  const absl::Status unknown = SplitHostAndPort("[fe80::1%nowhere9]:7400").status();
+  EXPECT_THAT(std::string(unknown.message()),
+              ::testing::AllOf(::testing::HasSubstr("this machine has no interface nowhere9"),
+                               ::testing::HasSubstr("[fe80::1%INTERFACE]:7400")));
+}
+
+// Names are not looked up.
+TEST(NetAddressTest, Splits) {
+  const absl::StatusOr<HostAndPort> name = SplitHostAndPort("no.such.host.invalid:7400");
+  ASSERT_TRUE(name.ok()) << name.status();
+  EXPECT_EQ(name->host, "no.such.host.invalid");
+  EXPECT_EQ(name->port, 7400);
+  const absl::StatusOr<HostAndPort> six = SplitHostAndPort("[::1]:65535");
+  ASSERT_TRUE(six.ok()) << six.status();
+  EXPECT_EQ(six->host, "::1");
+  EXPECT_EQ(six->port, 65535);
 }
 
 // A name server that does not answer is no fault of the text.
@@ -167,6 +192,7 @@ TEST(NetAddressTest, ErrorsOfResolution) {
   EXPECT_NE(system.message().find(std::strerror(ENFILE)), std::string::npos) << system;
   const absl::Status unknown = ResolutionError("host.example:7400", EAI_NONAME);
   EXPECT_TRUE(absl::IsInvalidArgument(unknown)) << unknown;
+  EXPECT_NE(unknown.message().find("no host 'host.example'"), std::string::npos) << unknown;
 }
 
 TEST(NetAddressTest, LocalAndWildcard) {

@@ -146,8 +146,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"rounds", "3", "9 to 1000"}, BadCase{"server_pid", "me", "0 to 2147483647"},
         BadCase{"tos", "256", "0 to 255"}, BadCase{"ack_timeout", "0", "1 to 31"},
         BadCase{"retry_count", "8", "0 to 7"}, BadCase{"rnr_timer", "x", "0 to 31"},
-        BadCase{"timeout_seconds", "0", "0.001 to 3600"},
-        BadCase{"server", "nowhere", "ADDR:PORT"}));
+        BadCase{"timeout_seconds", "0", "0.001 to 3600"}, BadCase{"server", "nowhere", "ADDR:PORT"},
+        BadCase{"server", "127.0.0.1:0", "1 to 65535"},
+        BadCase{"server", "[fe80::1]:7400", "[fe80::1%INTERFACE]:7400"}));
+
+// Whether there is such a host is no question of usage.
+TEST(Config, HostsAreNotLookedUp) {
+  EXPECT_TRUE(Configure(Command::kRun, {{"server", "no.such.host.invalid:7400"}}).ok());
+}
 
 TEST(Config, ConnectionsAreAMultipleOfThreads) {
   const auto config = Configure(Command::kRun, {{"threads", "2"}, {"connections", "3"}});

@@ -205,6 +205,12 @@ TEST_F(ArgumentsTest, Doctor) {
   ASSERT_TRUE(doctor.ok()) << doctor.status();
   EXPECT_EQ(doctor->server, "nowhere");
   EXPECT_EQ(doctor->memory, 0U);
+  EXPECT_EQ(doctor->workers, 0U);
+  EXPECT_EQ(Parse({"doctor", "--workers=256"})->workers, 256U);
+  for (const char* value : {"257", "many", "-1"}) {
+    const std::string text = Refusal({"doctor", std::string("--workers=") + value});
+    EXPECT_TRUE(Has(text, value) && Has(text, "1 to 256")) << text;
+  }
   EXPECT_TRUE(Has(Refusal({"doctor", "--memory=much"}), "--memory: "));
   EXPECT_TRUE(Has(Refusal({"doctor", "mlx5_0"}), "too many"));
 }
@@ -234,6 +240,9 @@ TEST_F(ArgumentsTest, WrongValuesAreRefusedWithNameAndRange) {
     const std::string text = Refusal({std::string("--server=") + value, "ping"});
     EXPECT_TRUE(Has(text, "--server=") && Has(text, "ADDR:PORT")) << value << ": " << text;
   }
+  EXPECT_TRUE(Has(Refusal({"--server=[fe80::1]:7400", "ping"}), "write [fe80::1%INTERFACE]:7400"));
+  // Whether there is such a host is no question of usage.
+  EXPECT_EQ(Refusal({"--server=no.such.host.invalid:7400", "ping"}), "");
   EXPECT_TRUE(Has(Refusal({"ping"}), "--server is missing"));
   EXPECT_TRUE(Has(Refusal({"ping", "--server"}), "--server needs a value"));
 }

@@ -155,6 +155,28 @@ TEST_F(DoctorChecks, LockedMemoryOfRoot) {
   EXPECT_THAT(check.finding, HasSubstr("the driver of siw0 holds even root"));
 }
 
+// A device locks the region and the buffers of every worker, and the next one all of it again.
+TEST_F(DoctorChecks, LockedMemoryOfAllWorkersAndDevices) {
+  machine_.AddRxe();
+  machine_.AddSiw();
+  machine_.options().workers = 4;
+  const uint64_t rxe = machine_.options().memory + 4 * kMessageMemory;
+  const uint64_t siw = rxe + 4 * kStagingMemory;
+  SetMemoryLock(absl::StrCat(rxe + siw));
+  Check check = machine_.Find("memory_lock");
+  EXPECT_EQ(check.status, Status::kOk);
+  EXPECT_THAT(check.finding,
+              AllOf(HasSubstr("for rxe0 (region 1GiB, message buffers for 4 workers 242MiB)"),
+                    HasSubstr("242MiB, staging memory 32MiB)"), HasSubstr("if it listens on all")));
+  SetMemoryLock(absl::StrCat(rxe + siw - 1));
+  check = machine_.Find("memory_lock");
+  EXPECT_EQ(check.status, Status::kWarn);
+  EXPECT_THAT(check.finding, HasSubstr("enough for each of them, but not for all"));
+  EXPECT_THAT(check.remedy, AllOf(HasSubstr("--listen=ADDR:PORT"), HasSubstr("ulimit -l")));
+  SetMemoryLock(absl::StrCat(siw - 1));
+  EXPECT_EQ(machine_.Find("memory_lock").status, Status::kFail);
+}
+
 TEST_F(DoctorChecks, LockedMemoryWithoutDevices) {
   SetMemoryLock("65536");
   EXPECT_EQ(machine_.Find("memory_lock").status, Status::kOk);
@@ -195,6 +217,36 @@ TEST_F(DoctorChecks, Memory) {
   machine_.options().memory = 0;
   const Report report = machine_.Examine();
   for (const Check& other : report.checks()) EXPECT_NE(other.id, "memory");
+}
+
+TEST_F(DoctorChecks, MemoryOfTheControlGroup) {
+  machine_.File("/proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n");
+  machine_.File("/proc/self/cgroup", "0::/app/sub\n");
+  machine_.File("/sys/fs/cgroup/app/sub/memory.max", "max\n");
+  EXPECT_EQ(machine_.Find("memory").status, Status::kOk);
+  // The one around it.
+  machine_.File("/sys/fs/cgroup/app/memory.max", "536870912\n");
+  Check check = machine_.Find("memory");
+  EXPECT_EQ(check.status, Status::kFail);
+  EXPECT_THAT(check.finding, AllOf(HasSubstr("may take 512MiB (/sys/fs/cgroup/app/memory.max)"),
+                                   HasSubstr("the control group's limit is less")));
+  EXPECT_THAT(check.remedy, AllOf(HasSubstr("verbena-server --memory=512MiB or less"),
+                                  HasSubstr("docker run --memory")));
+  machine_.File("/sys/fs/cgroup/app/memory.max", "2147483648\n");
+  EXPECT_EQ(machine_.Find("memory").status, Status::kOk);
+  // Version 1, in a namespace of its own.
+  machine_.File("/proc/self/cgroup", "5:cpu,cpuacct:/x\n4:hugetlb,memory:/docker/1\n");
+  machine_.File("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(machine_.Find("memory").status, Status::kOk);
+  machine_.File("/sys/fs/cgroup/memory/memory.limit_in_bytes", "268435456\n");
+  check = machine_.Find("memory");
+  EXPECT_EQ(check.status, Status::kFail);
+  EXPECT_THAT(check.finding, HasSubstr("memory/memory.limit_in_bytes"));
+  // Reserved huge pages do not count for the group.
+  machine_.File("/proc/meminfo",
+                "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\nHugePages_Free: 600\n"
+                "Hugepagesize: 2048 kB\n");
+  EXPECT_EQ(machine_.Find("memory").status, Status::kOk);
 }
 
 TEST_F(DoctorChecks, OpenFiles) {
@@ -259,7 +311,8 @@ TEST_F(DoctorChecks, NeedsAreTheServers) {
   EXPECT_EQ(kWindow, plan->window);
   EXPECT_EQ(kSendDepth, plan->send_depth);
   EXPECT_EQ(uint64_t{2} * kServerReceives, plan->receive_cq_depth);
-  EXPECT_GE(kMessageMemory, uint64_t{plan->receives} * net::kMaxMessage);
+  constexpr uint32_t kResponses = 1024;  // of a worker, at most
+  EXPECT_EQ(kMessageMemory, uint64_t{plan->receives + kResponses} * net::kMaxMessage);
   EXPECT_EQ(kStagingMemory, net::kDefaultStagingPieces * net::kStagingPiece);
 }
 
@@ -273,7 +326,10 @@ TEST_F(DoctorChecks, StagingMemoryOfIwarp) {
   machine_.AddSiw();
   EXPECT_EQ(machine_.Find("memory_lock").status, Status::kFail);
   EXPECT_THAT(machine_.Find("memory_lock").finding, HasSubstr("staging memory"));
+  // Enough for siw0, not for both.
   SetMemoryLock(absl::StrCat(machine_.options().memory + kMessageMemory + kStagingMemory));
+  EXPECT_EQ(machine_.Find("memory_lock").status, Status::kWarn);
+  SetMemoryLock(absl::StrCat(2 * (machine_.options().memory + kMessageMemory) + kStagingMemory));
   EXPECT_EQ(machine_.Find("memory_lock").status, Status::kOk);
   machine_.verbs().at("siw0").attributes.max_mr = 3;
   EXPECT_EQ(machine_.Find("limits", "siw0").status, Status::kFail);

@@ -1,6 +1,8 @@
 #include "tests/unit/cli/made_up_machine.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -92,6 +94,7 @@ MadeUpMachine::MadeUpMachine() {
   root_ = name;
   system_ = std::make_unique<MadeUpSystem>(root_.string());
   options_.memory = kGiB;
+  options_.workers = 1;
   File("/var/lib/dpkg/status",
        "Package: bash\nStatus: install ok installed\nVersion: 5.2\n\n"
        "Package: rdma-core\nStatus: install ok installed\nVersion: 44.0-2\n\n"
@@ -139,11 +142,18 @@ void MadeUpMachine::Link(const std::string& path, const std::string& target) {
 
 void MadeUpMachine::Remove(const std::string& path) { fs::remove_all(root_.string() + path); }
 
+// (NetAddress::Parse wants link-local addresses with an interface, which this machine has to have.)
 void MadeUpMachine::Address(const std::string& interface, const std::string& address) {
-  const auto parsed = NetAddress::Parse(
-      address.find(':') == std::string::npos ? address + ":0" : "[" + address + "]:0");
-  ASSERT_TRUE(parsed.ok()) << parsed.status();
-  system_->addresses.push_back({interface, *parsed});
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  if (inet_pton(AF_INET6, address.c_str(), &six.sin6_addr) == 1) {
+    system_->addresses.push_back({interface, NetAddress(reinterpret_cast<sockaddr*>(&six))});
+  } else {
+    ASSERT_EQ(inet_pton(AF_INET, address.c_str(), &four.sin_addr), 1) << address;
+    system_->addresses.push_back({interface, NetAddress(reinterpret_cast<sockaddr*>(&four))});
+  }
 }
 
 void MadeUpMachine::AddNetdev(const std::string& name, const std::string& mac, int mtu) {

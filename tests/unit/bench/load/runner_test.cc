@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/load/progress.h"
+#include "bench/load/worker.h"
 #include "bench/measure/process_cpu.h"
 #include "common/base/clock.h"
 #include "tests/unit/bench/load/memory_backend.h"
@@ -219,6 +221,29 @@ TEST(Runner, LateAnswersAreIgnored) {
   const RunResult result = RunWorkload(config, backends, {});
   EXPECT_EQ(result.errors(), config.depth);
   backend->AnswerLate();
+}
+
+// Operations that fail are no progress, but they are seen.
+TEST(ProgressLine, CountsErrors) {
+  for (const bool loaded : {true, false}) {
+    MemoryStore store;
+    if (loaded) RunOn(SmallConfig(Command::kLoad), &store);
+    Config config = SmallConfig(Command::kRun);
+    config.workload = *FindWorkload("c");
+    MemoryBackend backend(&store);
+    RunControl control;
+    control.measuring = true;
+    control.running = 1;
+    std::vector<std::unique_ptr<Worker>> workers;
+    workers.push_back(std::make_unique<Worker>(config, WorkerPlan{.operations = 100},
+                                               std::vector<Backend*>{&backend}, &control));
+    ProgressLine line(config, workers);
+    workers.front()->Run();
+    EXPECT_EQ(workers.front()->ended(), 100u);
+    const std::string text = line.Next(MonotonicNanos());
+    EXPECT_EQ(text.ends_with("  100 errors"), !loaded) << text;
+    EXPECT_EQ(text.find("error") == std::string::npos, loaded) << text;
+  }
 }
 
 TEST(ProcessCpu, GrowsWithWork) {

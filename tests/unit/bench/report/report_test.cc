@@ -145,6 +145,12 @@ TEST(RunTable, ShowsWhatMatters) {
     EXPECT_THAT(table, HasSubstr(part));
   }
   EXPECT_THAT(table, Not(HasSubstr("INTERRUPTED")));
+  for (OpResult& op : result.ops) op.errors = 0;
+  EXPECT_THAT(RunTable(config, SomeContext(), result, nullptr),
+              Not(HasSubstr("operations failed")));
+  result.ops[Index(OpKind::kUpdate)].errors = 7;
+  EXPECT_THAT(RunTable(config, SomeContext(), result, nullptr),
+              HasSubstr("errors                 7 of "));
   result.interrupted = true;
   result.lost = "UNAVAILABLE: server gone";
   table = RunTable(config, SomeContext(), result, nullptr);
