@@ -65,7 +65,7 @@ endforeach()
 # lie to each other as they do in the source, so that their links hold.
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation
-  FILES_MATCHING PATTERN *.md)
+  FILES_MATCHING PATTERN *.md PATTERN *.service)
 install(FILES bench/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench COMPONENT documentation)
 install(DIRECTORY client/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/client COMPONENT documentation
   FILES_MATCHING PATTERN *.cc PATTERN *.c)

@@ -50,6 +50,18 @@ log_file() {
   printf '%s/build/%s.log' "$ROOT" "$1"
 }
 
+# needs_writable_tree PRESET: ends, and says why, where nothing can be built below ROOT/build. Before
+# anything is installed for it.
+needs_writable_tree() {
+  local folder
+  for folder in "$ROOT/build" "$ROOT/build/$1"; do
+    if ! mkdir -p "$folder" 2>/dev/null || [ ! -w "$folder" ]; then
+      die "cannot write to $folder, where the build goes (another user's, or a read-only file system?):" \
+        "copy the source to a folder of yours, and run ${0##*/} there. Nothing has been installed."
+    fi
+  done
+}
+
 # follow LOG: writes standard input to LOG and shows how far ninja is ("[12/157] Building..."): in one
 # line on a terminal, else each minute.
 follow() {

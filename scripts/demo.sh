@@ -47,6 +47,7 @@ if [ "$SECONDS_OF_LOAD" -lt 1 ] || [ "$SECONDS_OF_LOAD" -gt 600 ]; then
 fi
 
 cd "$ROOT"
+needs_writable_tree release
 install_packages "${BUILD_PACKAGES[@]}"
 build release verbena-server verbena-cli verbena-bench verbena-example-packages
 bin=$ROOT/build/release/bin

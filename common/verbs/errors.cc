@@ -342,6 +342,64 @@ const char* CmEventText(rdma_cm_event_type type) {
   }
 }
 
+namespace {
+
+// Why the peer's connection manager has refused, where it was not the program's doing: on
+// InfiniBand and RoCE a number that the specification lists, on iWARP an errno with its sign
+// turned.
+std::string RejectText(int reason) {
+  if (reason < 0) return absl::StrCat(ErrnoText(-reason), " (errno ", -reason, ")");
+  const auto text = [reason]() -> const char* {
+    switch (reason) {
+      case 1:
+      case 2:
+      case 3:
+      case 27:
+        return "it has no room for another one";
+      case kRejectedTimeout:
+        return "it heard no answer from this side";
+      case 5:
+      case 9:
+      case 31:
+        return "it does not know this kind of request";
+      case 6:
+      case 7:
+      case 30:
+        return "it takes the request for part of another one";
+      case kRejectedStaleConnection:
+        return "it has this queue pair from an earlier connection";
+      case 12:
+      case 13:
+      case 18:
+      case 19:
+        return "it knows no such address (GID or LID)";
+      case 14:
+      case 15:
+      case 16:
+      case 17:
+      case 20:
+      case 21:
+      case 22:
+      case 23:
+      case 32:
+      case 33:
+        return "it cannot answer on this path (service or traffic class, rate, hops)";
+      case 24:
+      case 25:
+        return "it wants to be asked at another port";
+      case 26:
+        return "its MTU is smaller than the path's";
+      case 29:
+        return "it does not take the number of RNR retries";
+      default:
+        return "for a reason that is not known";
+    }
+  }();
+  return absl::StrCat(text, " (reason ", reason, ")");
+}
+
+}  // namespace
+
 absl::StatusCode CmEventCode(rdma_cm_event_type type) {
   switch (type) {
     case RDMA_CM_EVENT_ADDR_ERROR:
@@ -367,7 +425,7 @@ absl::Status CmEventError(rdma_cm_event_type type, int status, std::string_view 
     if (status == kRejectedNoListener || status == -ECONNREFUSED) {
       absl::StrAppend(&text, ": nobody listens on that port");
     } else if (status != kRejectedByConsumer) {
-      absl::StrAppend(&text, " (reason ", status, ")");
+      absl::StrAppend(&text, ": ", RejectText(status));
     }
     return absl::Status(code, text);
   }

@@ -89,6 +89,7 @@ check_files() {
   local file
   for file in include/verbena/{connection,verbena,version,options}.h \
     bin/verbena-{server,cli} share/doc/verbena/README.md share/doc/verbena/docs/client.md \
+    share/doc/verbena/docs/verbena-server.service \
     share/doc/verbena/client/examples/{hello.cc,hello.c,CMakeLists.txt}; do
     [ -f "$prefix/$file" ] || fail "not installed: $file"
   done

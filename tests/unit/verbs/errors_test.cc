@@ -149,6 +149,21 @@ TEST(Errors, ConnectionEvents) {
   EXPECT_TRUE(Has(nobody, "127.0.0.1:7000") && Has(nobody, "nobody listens")) << nobody;
   const absl::Status refused = CmEventError(RDMA_CM_EVENT_REJECTED, kRejectedByConsumer, "a:1");
   EXPECT_FALSE(Has(refused, "nobody listens")) << refused;
+  EXPECT_FALSE(Has(refused, "reason")) << refused;
+  // iWARP's reasons are errnos.
+  const absl::Status iwarp = CmEventError(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, "a:1");
+  EXPECT_TRUE(Has(iwarp, "nobody listens")) << iwarp;
+  const absl::Status reset = CmEventError(RDMA_CM_EVENT_REJECTED, -ECONNRESET, "a:1");
+  EXPECT_TRUE(Has(reset, "Connection reset by peer (errno 104)")) << reset;
+  const absl::Status stale = CmEventError(RDMA_CM_EVENT_REJECTED, kRejectedStaleConnection, "a:1");
+  EXPECT_TRUE(Has(stale, "from an earlier connection (reason 10)")) << stale;
+  for (int reason = 1; reason <= 33; ++reason) {
+    if (reason == kRejectedByConsumer || reason == 11) continue;  // 11: other transports
+    const absl::Status told = CmEventError(RDMA_CM_EVENT_REJECTED, reason, "a:1");
+    EXPECT_FALSE(Has(told, "not known")) << told;
+  }
+  const absl::Status other = CmEventError(RDMA_CM_EVENT_REJECTED, 99, "a:1");
+  EXPECT_TRUE(Has(other, "for a reason that is not known (reason 99)")) << other;
   const absl::Status route = CmEventError(RDMA_CM_EVENT_ADDR_ERROR, -ENODEV, "a:1");
   EXPECT_EQ(ErrnoOf(route), ENODEV);
   EXPECT_TRUE(Has(route, "errno 19")) << route;
