@@ -17,10 +17,10 @@
 #include "bench/systems/backend.h"
 #include "bench/workload/value.h"
 #include "bench/workload/workload.h"
-#include "client/src/slot_match.h"
 #include "common/base/clock.h"
 #include "common/layout/bucket.h"
 #include "common/layout/item.h"
+#include "common/layout/slot_match.h"
 #include "common/wire/messages.h"
 #include "server/storage/expiry.h"
 #include "server/storage/index.h"
@@ -78,7 +78,7 @@ void BM_MatchSlots(benchmark::State& state) {
   uint32_t fingerprint = 0;
   for (auto _ : state) {
     benchmark::DoNotOptimize(bucket);
-    benchmark::DoNotOptimize(client::MatchSlots(bucket, fingerprint++ & 4095));
+    benchmark::DoNotOptimize(layout::MatchSlots(bucket, fingerprint++ & 4095));
   }
 }
 BENCHMARK(BM_MatchSlots);

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "client/src/slot_marks.h"
-#include "client/src/slot_match.h"
 #include "common/base/relaxed_copy.h"
 
 namespace verbena::client {

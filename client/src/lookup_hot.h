@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "client/src/lookup.h"  // IWYU pragma: keep
-#include "client/src/slot_match.h"
 #include "common/base/relaxed_copy.h"
+#include "common/layout/slot_match.h"
 
 namespace verbena::client {
 

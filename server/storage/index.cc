@@ -38,6 +38,14 @@ void StoreHeader(Bucket* bucket, BucketHeader header) {
   StoreRelease(&bucket->header.bits, header.bits);
 }
 
+// nullptr if there is none.
+uint64_t* FirstEmpty(Bucket* bucket) {
+  for (uint32_t i = 0; i < layout::kSlotsPerBucket; ++i) {
+    if (bucket->slots[i].empty()) return SlotWord(bucket, i);
+  }
+  return nullptr;
+}
+
 bool AllEmpty(const Bucket& bucket) {
   return std::all_of(bucket.slots.begin(), bucket.slots.end(),
                      [](Slot slot) { return slot.empty(); });
@@ -261,27 +269,24 @@ ChangeScope::ChangeScope(Index& index, KeyHash hash) : index_(index), hash_(hash
 
 bool ChangeScope::Find(std::string_view key) {
   empty_word_ = nullptr;
-  const uint64_t fingerprint = hash_.fingerprint();
   for (Bucket* bucket = primary_;;) {
-    for (uint32_t i = 0; i < layout::kSlotsPerBucket; ++i) {
+    for (uint32_t mask = layout::MatchSlots(*bucket, hash_.fingerprint()); mask != 0;
+         mask &= mask - 1) {
+      const auto i = static_cast<uint32_t>(std::countr_zero(mask));
       const Slot slot = bucket->slots[i];
-      if (slot.empty()) {
-        if (empty_word_ == nullptr) {
-          empty_word_ = SlotWord(bucket, i);
-          found_in_ = bucket;
-        }
-        continue;
-      }
-      if (slot.fingerprint() != fingerprint) continue;
+      if (slot.empty()) continue;
       const uint8_t* block = index_.region_.At(slot.offset());
       layout::ItemHeader header;
       std::memcpy(&header, block, sizeof(header));
       if (header.key_len == key.size() &&
-          std::memcmp(block + sizeof(header), key.data(), key.size()) == 0) {
+          layout::SameKey(block + sizeof(header), key.data(), key.size())) {
         slot_word_ = SlotWord(bucket, i);
         found_in_ = bucket;
         return true;
       }
+    }
+    if (empty_word_ == nullptr && (empty_word_ = FirstEmpty(bucket)) != nullptr) {
+      found_in_ = bucket;
     }
     tail_ = bucket;
     if (bucket->header.link() == 0) return false;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -17,6 +18,8 @@
 #include "common/layout/bucket.h"
 #include "common/layout/directory.h"
 #include "common/layout/item.h"
+#include "common/layout/slot_match.h"
+#include "common/layout/xxh3.h"
 #include "server/storage/allocator.h"
 #include "server/storage/region.h"
 #include "server/storage/segment_table.h"
@@ -40,6 +43,8 @@ class Index {
   Index& operator=(const Index&) = delete;
 
   layout::KeyHash Hash(std::string_view key) const { return layout::KeyHash::Of(key, seed_); }
+  // The slice's, for all of its hashes.
+  const layout::SeededXxh3& seed() const { return seed_; }
 
   // Starts to fetch what a ChangeScope of this hash will need first: lock and bucket.
   void Prefetch(layout::KeyHash hash) const {
@@ -54,10 +59,13 @@ class Index {
   // hash would lie in, as far as a look into the bucket without its lock can tell.
   void PrefetchItem(layout::KeyHash hash) const {
     const layout::Bucket* bucket = BucketAt(SegmentOf(hash) + layout::BucketOffset(hash.bucket()));
-    for (const layout::Slot& word : bucket->slots) {
-      const layout::Slot slot{LoadRelaxed(&word.bits)};
+    // Without a branch for each slot: nobody could guess them, and a wrong guess would hold up all
+    // that the processor could do while the bucket is on its way.
+    for (uint32_t mask = layout::MatchSlots(*bucket, hash.fingerprint()); mask != 0;
+         mask &= mask - 1) {
+      const layout::Slot slot{
+          LoadRelaxed(&bucket->slots[static_cast<size_t>(std::countr_zero(mask))].bits)};
       // Of an empty slot the block would be the region's header; a prefetch of that costs nothing.
-      if (slot.fingerprint() != hash.fingerprint()) continue;
       const uint8_t* block = region_.At(slot.offset());
       for (int line = 0; line < kPrefetchedLines; ++line) {
         __builtin_prefetch(block + line * kCacheLine, 1);
@@ -105,7 +113,7 @@ class Index {
   const SegmentTable segments_;
   uint64_t* const directory_;
   const unsigned directory_depth_;
-  const uint64_t seed_;
+  const layout::SeededXxh3 seed_;
   std::atomic<uint64_t> segment_count_{1};
   std::atomic<uint64_t> splits_{0};
   std::atomic<uint64_t> overflow_buckets_{0};

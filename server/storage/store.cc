@@ -178,7 +178,7 @@ absl::StatusOr<PutResult> Store::Put(int worker, std::string_view key,
     std::memcpy(staged + kBodyOffset + key.size(), value.data(), value.size());
   }
   index_->PrefetchItem(hash);
-  const uint64_t seed = region_.hash_seed();
+  const layout::SeededXxh3& seed = index_->seed();
   const uint64_t body_check = layout::BodyCheck(staged + kBodyOffset, size - kBodyOffset, seed);
   {
     ChangeScope scope(*index_, hash);
@@ -267,7 +267,7 @@ PutResult Store::OverwriteFound(ChangeScope& scope, int worker, uint64_t keep,
   const ItemHeader old = scope.item();
   const ItemHeader header = MakeHeader(scope.NextVersion(), old.key_len, keep + tail.size(), flags);
   const uint64_t check = layout::CombineChecks(
-      layout::HeaderCheck(header, scope.slot().offset(), region_.hash_seed()), body_check);
+      layout::HeaderCheck(header, scope.slot().offset(), index_->seed()), body_check);
   uint8_t* const block = scope.block();
   OverwriteInPlace(block, check, [&] {
     StoreHeader(block, header);
@@ -343,9 +343,8 @@ void Store::Seal(PreparedPut& put) const {
     put.Filled(put.value_len_ - put.filled_);
     put.body_check_ = put.body_hash_->Check();
   } else {
-    put.body_check_ =
-        layout::BodyCheck(region_.At(put.slot_.offset()) + kBodyOffset,
-                          uint64_t{put.key_len_} + put.value_len_, region_.hash_seed());
+    put.body_check_ = layout::BodyCheck(region_.At(put.slot_.offset()) + kBodyOffset,
+                                        uint64_t{put.key_len_} + put.value_len_, index_->seed());
   }
   put.sealed_ = true;
 }
@@ -383,7 +382,7 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
     header.version = scope.NextVersion();
     StoreHeader(block, header);
     const uint64_t check = layout::CombineChecks(
-        layout::HeaderCheck(header, put.slot_.offset(), region_.hash_seed()), put.body_check_);
+        layout::HeaderCheck(header, put.slot_.offset(), index_->seed()), put.body_check_);
     bool wake = false;
     if (!existed) {
       for (ItemListener* listener : listeners_) listener->OnInserted(put.hash_, key, put.slot_);

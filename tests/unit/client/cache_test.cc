@@ -22,7 +22,6 @@
 #include "client/src/shared_cache.h"
 #include "client/src/slice_shape.h"
 #include "client/src/slot_marks.h"
-#include "client/src/slot_match.h"
 #include "common/base/relaxed_copy.h"
 #include "common/layout/item.h"
 #include "verbena/callback.h"
@@ -39,40 +38,6 @@ using layout::Slot;
 
 KeyHash HashWith(uint64_t prefix, uint32_t bucket) {
   return {(prefix << (64 - layout::kPrefixBits)) | bucket};
-}
-
-// --- Slot matching ---
-
-TEST(MatchSlotsTest, AgreesWithTheDefinition) {
-  std::mt19937_64 random(1);
-  for (int round = 0; round < 20000; ++round) {
-    Bucket bucket;
-    bucket.header.bits = random();
-    // Few different fingerprints, so that some match; some slots are empty.
-    for (Slot& slot : bucket.slots) {
-      slot = random() % 3 == 0
-                 ? Slot{}
-                 : Slot::Make(static_cast<uint32_t>(random() % 4) * 1365, 3, random() % 4096 * 16);
-    }
-    for (const uint32_t fingerprint : {0u, 1365u, 2730u, 4095u, 7u}) {
-      uint32_t expected = 0;
-      for (uint32_t i = 0; i < layout::kSlotsPerBucket; ++i) {
-        if (bucket.slots[i].fingerprint() == fingerprint) expected |= 1u << i;
-      }
-      ASSERT_EQ(MatchSlots(bucket, fingerprint), expected);
-    }
-  }
-}
-
-TEST(MatchSlotsTest, LooksAtTheWholeFingerprintAndNothingElse) {
-  for (uint32_t i = 0; i < layout::kSlotsPerBucket; ++i) {
-    for (unsigned bit = 0; bit < layout::kFingerprintBits; ++bit) {
-      Bucket bucket;
-      bucket.slots[i] = Slot::Make(0xabc, 255, (uint64_t{1} << 48) - 16);
-      EXPECT_EQ(MatchSlots(bucket, 0xabc), 1u << i);
-      EXPECT_EQ(MatchSlots(bucket, 0xabc ^ (1u << bit)), 0u);
-    }
-  }
 }
 
 // --- Comparing keys ---

@@ -17,6 +17,7 @@
 #include "common/layout/region_header.h"
 #include "common/layout/size_class.h"
 #include "common/layout/slot.h"
+#include "common/layout/slot_match.h"
 
 namespace verbena::layout {
 namespace {
@@ -377,6 +378,38 @@ TEST_F(ItemTest, AMoveOrANewVersionKeepsTheBodyCheck) {
   std::memcpy(block_.data(), &header, sizeof(header));
   EXPECT_EQ(JudgeItem(block_.data(), block_.size(), 32, key_, kSeed, &item_size_),
             ItemState::kAccepted);
+}
+
+TEST(MatchSlotsTest, AgreesWithTheDefinition) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 20000; ++round) {
+    Bucket bucket;
+    bucket.header.bits = random();
+    // Few different fingerprints, so that some match; some slots are empty.
+    for (Slot& slot : bucket.slots) {
+      slot = random() % 3 == 0
+                 ? Slot{}
+                 : Slot::Make(static_cast<uint32_t>(random() % 4) * 1365, 3, random() % 4096 * 16);
+    }
+    for (const uint32_t fingerprint : {0u, 1365u, 2730u, 4095u, 7u}) {
+      uint32_t expected = 0;
+      for (uint32_t i = 0; i < kSlotsPerBucket; ++i) {
+        if (bucket.slots[i].fingerprint() == fingerprint) expected |= 1u << i;
+      }
+      ASSERT_EQ(MatchSlots(bucket, fingerprint), expected);
+    }
+  }
+}
+
+TEST(MatchSlotsTest, LooksAtTheWholeFingerprintAndNothingElse) {
+  for (uint32_t i = 0; i < kSlotsPerBucket; ++i) {
+    for (unsigned bit = 0; bit < kFingerprintBits; ++bit) {
+      Bucket bucket;
+      bucket.slots[i] = Slot::Make(0xabc, 255, (uint64_t{1} << 48) - 16);
+      EXPECT_EQ(MatchSlots(bucket, 0xabc), 1u << i);
+      EXPECT_EQ(MatchSlots(bucket, 0xabc ^ (1u << bit)), 0u);
+    }
+  }
 }
 
 TEST(CheckTest, IsNeverZero) {

@@ -12,7 +12,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace verbena::client {
+namespace verbena::layout {
 
 #ifdef VERBENA_MATCH_SSE2
 namespace internal {
@@ -31,9 +31,9 @@ namespace internal {
 // Bit i is set if slot i of `bucket` has the fingerprint. An empty slot counts as fingerprint 0:
 // who looks for that one must skip the empty slots. Others may change `bucket` meanwhile: each slot
 // is then judged as it was at some time.
-inline uint32_t MatchSlots(const layout::Bucket& bucket, uint32_t fingerprint) {
-  constexpr int kWords = layout::kBucketSize / 8;
-  static_assert(kWords == 16 && layout::kSlotsPerBucket == kWords - 1);
+inline uint32_t MatchSlots(const Bucket& bucket, uint32_t fingerprint) {
+  constexpr int kWords = kBucketSize / 8;
+  static_assert(kWords == 16 && kSlotsPerBucket == kWords - 1);
 #ifdef VERBENA_MATCH_SSE2
   // A fingerprint is the top 12 bits of the upper half of a word. Four words give the fingerprints
   // of four in one register, eight of which are compared at once; the header goes along and is
@@ -48,12 +48,12 @@ inline uint32_t MatchSlots(const layout::Bucket& bucket, uint32_t fingerprint) {
   return static_cast<uint32_t>(_mm_movemask_epi8(bytes)) >> 1;
 #else
   uint32_t mask = 0;
-  for (uint32_t i = 0; i < layout::kSlotsPerBucket; ++i) {
-    const layout::Slot slot{LoadRelaxed(&bucket.slots[i].bits)};
+  for (uint32_t i = 0; i < kSlotsPerBucket; ++i) {
+    const Slot slot{LoadRelaxed(&bucket.slots[i].bits)};
     mask |= uint32_t{slot.fingerprint() == fingerprint} << i;
   }
   return mask;
 #endif
 }
 
-}  // namespace verbena::client
+}  // namespace verbena::layout
