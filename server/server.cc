@@ -16,6 +16,7 @@
 #include "server/admin/info.h"
 #include "server/admin/memory_check.h"
 #include "server/storage/allocator.h"
+#include "server/storage/eviction.h"
 #include "server/storage/expiry.h"
 
 namespace verbena::server {
@@ -225,6 +226,11 @@ std::vector<std::string> Server::Banner() const {
                                ", pages: ", PageKindName(region.page_kind()), ", epoch ",
                                absl::Hex(region.epoch(), absl::kZeroPad16)));
   lines.push_back(absl::StrCat("values       up to ", LargestValue()));
+  lines.push_back(absl::StrCat(
+      "eviction     ", config_.evict
+                           ? absl::StrCat(storage::Eviction::kPolicy,
+                                          ": keys that are read least go when the region is full")
+                           : "none: when the region is full changes are refused"));
   lines.push_back(absl::StrCat("connections  ", network_->max_connections(), " admitted, ",
                                config_.queues.workers,
                                config_.queues.workers == 1 ? " worker" : " workers"));

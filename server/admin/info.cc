@@ -12,6 +12,7 @@
 #include "common/layout/region_header.h"
 #include "common/wire/handshake.h"
 #include "common/wire/messages.h"
+#include "server/storage/eviction.h"
 
 namespace verbena::admin {
 namespace {
@@ -59,6 +60,7 @@ Json CompactionJson(const storage::CompactionCounters& compaction) {
           {"pages_emptied", compaction.pages_emptied},
           {"given_up", compaction.given_up},
           {"turned_away", compaction.turned_away},
+          {"gave_way", compaction.gave_way},
           {"most_waited_bytes", compaction.most_waited_bytes}};
 }
 
@@ -212,6 +214,7 @@ std::string InfoJson(const InfoSources& sources) {
   info["compaction"] = CompactionJson(stats.compaction);
   info["failed_allocations"] = stats.failed_allocations;
   info["eviction"] = {{"enabled", sources.store.evicts()},
+                      {"policy", sources.store.evicts() ? storage::Eviction::kPolicy : "none"},
                       {"evicted", stats.evicted},
                       {"touches", stats.touches},
                       {"memory_bytes", stats.eviction_memory}};

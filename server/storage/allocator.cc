@@ -163,9 +163,9 @@ void Allocator::BeginWindow(HeapWindow window) {
   FlushCaches();
 }
 
-PageHeap::Released Allocator::EndWindow() {
+PageHeap::Released Allocator::EndWindow(bool in_vain) {
   window_size_.store(0, std::memory_order_relaxed);
-  return heap_.ReleaseWindow();
+  return heap_.ReleaseWindow(in_vain);
 }
 
 uint64_t Allocator::AllocateSegment() {

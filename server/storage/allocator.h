@@ -55,8 +55,8 @@ class Allocator {
   // of the window: keeps the window's blocks out of the workers' caches and takes out what is
   // there.
   void BeginWindow(HeapWindow window);
-  // Releases the window.
-  PageHeap::Released EndWindow();
+  // Releases the window; see PageHeap::ReleaseWindow.
+  PageHeap::Released EndWindow(bool in_vain = true);
   uint64_t heap_bytes() const { return heap_bytes_; }
   PageHeap& heap() { return heap_; }
   const PageHeap& heap() const { return heap_; }

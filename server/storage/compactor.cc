@@ -46,15 +46,21 @@ bool WindowTurns::Enter(bool large, bool patient) {
   std::unique_lock lock(mutex_);
   const uint64_t number = next_number_++;
   line_.push_back(number);
-  changed_.wait(
-      lock, [&] { return (taken_ && large_ && !patient) || (!taken_ && line_.front() == number); });
+  changed_.wait(lock, [&] {
+    if (taken_ && large_ && !patient) {
+      if (large) return true;
+      give_way_.store(true, std::memory_order_relaxed);
+    }
+    return !taken_ && line_.front() == number;
+  });
   const bool entered = !taken_;
   std::erase(line_, number);
   if (entered) {
     taken_ = true;
     large_ = large;
   }
-  // Those who do not wait for a large one leave; and who leaves may have stood in another's way.
+  // Those who do not wait for a large one leave or ask for its end; and who leaves may have stood
+  // in another's way.
   if (large || !entered) changed_.notify_all();
   return entered;
 }
@@ -63,6 +69,7 @@ void WindowTurns::Leave() {
   {
     const std::lock_guard lock(mutex_);
     taken_ = large_ = false;
+    give_way_.store(false, std::memory_order_relaxed);
   }
   changed_.notify_all();
 }
@@ -111,7 +118,6 @@ bool Compactor::Try(int worker, Goal goal, uint64_t bytes) {
     for (; slabs < kSlabsAtOnce; ++slabs) {
       const TurnResult slab = TakeTurn(worker, /*large=*/false, Patience::kOfAWorker, moved,
                                        [&] { return heap.IsolateSparsestSlab(/*most_used=*/1.0); });
-      if (slab == TurnResult::kTurnedAway) return false;
       if (slab == TurnResult::kNoWindow) break;
     }
     if (made == TurnResult::kNoWindow && slabs == 0) break;
@@ -170,10 +176,16 @@ bool Compactor::Empty(int worker, HeapWindow window, uint64_t& bytes_moved) {
   allocator_.BeginWindow(window);
   uint64_t moved = 0;
   bool go_on = true;
+  bool gives_way = false;
   for (int pass = 0; pass < kPasses && go_on; ++pass) {
     const std::vector<UsedBlock> blocks = allocator_.heap().BlocksInWindow();
     go_on = false;
     for (const UsedBlock block : blocks) {
+      gives_way = turns_.asked_to_give_way();
+      if (gives_way) {
+        go_on = false;
+        break;
+      }
       const MoveResult result = MoveBlock(worker, block, moved);
       // Without memory the rest would not get on either.
       if (result == MoveResult::kNoMemory) {
@@ -185,12 +197,13 @@ bool Compactor::Empty(int worker, HeapWindow window, uint64_t& bytes_moved) {
   }
   bytes_moved += moved;
   bytes_moved_.fetch_add(moved, std::memory_order_relaxed);
-  const PageHeap::Released released = allocator_.EndWindow();
+  if (gives_way) gave_way_.fetch_add(1, std::memory_order_relaxed);
+  const PageHeap::Released released = allocator_.EndWindow(/*in_vain=*/!gives_way);
   pages_emptied_.fetch_add(released.pages, std::memory_order_relaxed);
   if (released.all_free) {
     windows_emptied_.fetch_add(1, std::memory_order_relaxed);
     bytes_emptied_.fetch_add(window.end - window.begin, std::memory_order_relaxed);
-  } else {
+  } else if (!gives_way) {
     given_up_.fetch_add(1, std::memory_order_relaxed);
   }
   return released.all_free;
@@ -215,7 +228,8 @@ MoveResult Compactor::MoveBlock(int worker, UsedBlock block, uint64_t& bytes_mov
   CopyFromShared(key.data(), region.At(block.offset) + sizeof(header), header.key_len);
   const layout::KeyHash hash =
       layout::KeyHash::Of({key.data(), header.key_len}, region.hash_seed());
-  const MoveResult result = store_.TryMoveItem(worker, hash, block.offset);
+  const MoveResult result =
+      store_.TryMoveItem(worker, hash, block.offset, [this] { return turns_.asked_to_give_way(); });
   if (result == MoveResult::kMoved) {
     items_moved_.fetch_add(1, std::memory_order_relaxed);
     bytes_moved += std::min(header.size(), room);
@@ -231,6 +245,7 @@ CompactionCounters Compactor::counters() const {
           .pages_emptied = pages_emptied_.load(std::memory_order_relaxed),
           .given_up = given_up_.load(std::memory_order_relaxed),
           .turned_away = turned_away_.load(std::memory_order_relaxed),
+          .gave_way = gave_way_.load(std::memory_order_relaxed),
           .most_waited_bytes = most_waited_bytes_.load(std::memory_order_relaxed)};
 }
 

@@ -15,8 +15,10 @@
 // There is one window at a time, and so one mover, as TryMoveItem asks for: who has the turn. A
 // turn is one window. Threads have theirs in the order in which they asked, so that an allocation
 // waits for one window of each thread that was there before it, and not for all that the others
-// need. A window of more than kLargestWaitedFor, for a large value, may take long: no worker waits
-// for it.
+// need. A window of more than kLargestWaitedFor, for a large value, may take long. No worker waits
+// until it is empty: whoever asks for another turn meanwhile has it given up, and waits for the
+// item that is being moved, or for kCopiedAtOnce of it. So what the window holds back is missed by
+// nobody. Only another large one is turned away.
 //
 // Order of the locks: the turn, then buckets (and, under them, what listeners take), then a
 // worker's cache, then the heap. Nobody comes here with a bucket locked.
@@ -40,10 +42,13 @@ namespace verbena::storage {
 // The right to have the heap's window. Thread-safe.
 class WindowTurns {
  public:
-  // Waits for the turn; returns true when the caller has it. False at once if somebody else has a
-  // `large` one or gets it meanwhile, unless the caller is `patient`.
+  // Waits for the turn; returns true when the caller has it. If somebody else has a `large` one or
+  // gets it meanwhile, he is asked to give way, unless the caller is `patient`. Who asks for a
+  // large one does not wait for another: false at once.
   bool Enter(bool large, bool patient);
   void Leave();
+  // Whether the holder of a large turn should leave. From any thread.
+  bool asked_to_give_way() const { return give_way_.load(std::memory_order_relaxed); }
 
   // How many wait. For tests.
   size_t waiting() const {
@@ -58,6 +63,7 @@ class WindowTurns {
   uint64_t next_number_ = 0;
   bool taken_ = false;
   bool large_ = false;  // the turn that is taken
+  std::atomic<bool> give_way_{false};
 };
 
 // Thread-safe. `worker` is the calling thread's, as in Store.
@@ -68,11 +74,13 @@ class Compactor {
 
   // The largest window for which workers wait.
   static constexpr uint64_t kLargestWaitedFor = 4 * kMiB;
+  // How much of a large item is copied before the mover looks whether it should give way.
+  static constexpr uint64_t kCopiedAtOnce = kMiB;
 
   // After an allocation of `bytes` for an item has failed: makes room for it. True if it may
   // succeed now. Bounded: moves some MiB at most and twice `bytes`. Where nothing could be done, it
-  // says so at once until something has been freed; and where a large window is being emptied for
-  // another thread.
+  // says so at once until something has been freed; and for a large item where a large window is
+  // being emptied for another thread.
   bool MakeRoom(int worker, uint64_t bytes);
   // The same for a segment of the index. False if memory is not what is missing.
   bool MakeRoomForSegment(int worker);
@@ -100,7 +108,7 @@ class Compactor {
     uint64_t freed_bytes = 0;
   };
   // What came of a turn: the window was emptied, or not wholly; there was none; or there was no
-  // turn, since another thread empties a large one.
+  // turn for a large one, since another thread empties one.
   enum class TurnResult { kEmptied, kLeft, kNoWindow, kTurnedAway };
   enum class Patience { kOfAWorker, kAny };
 
@@ -124,6 +132,7 @@ class Compactor {
   std::array<Results, kGoals> results_;
   int given_up_in_row_ = 0;  // by Step
   std::atomic<uint64_t> turned_away_{0};
+  std::atomic<uint64_t> gave_way_{0};
   std::atomic<uint64_t> most_waited_bytes_{0};
   // Written by who has the turn.
   std::atomic<uint64_t> items_moved_{0};

@@ -97,6 +97,13 @@ std::optional<KeyHash> Eviction::NextVictim() {
   return std::nullopt;
 }
 
+// If the key has gone meanwhile, its removal has found no entry to be left over: this one is.
+void Eviction::Keep(KeyHash hash) {
+  const std::lock_guard lock(lock_);
+  main_.push_back(hash.bits);
+  CountLeftOver(hash.bits, 1);
+}
+
 void Eviction::OnInserted(KeyHash hash, std::string_view /*key*/, layout::Slot /*slot*/) {
   const std::lock_guard lock(lock_);
   ++live_;

@@ -44,6 +44,9 @@ struct EvictionStats {
 // Thread-safe. Its lock ranks below the buckets' locks.
 class Eviction : public ItemListener {
  public:
+  // What it is called, in flags and reports.
+  static constexpr const char* kPolicy = "s3fifo";
+
   // ResourceExhausted if there is no memory for the table of touches.
   static absl::StatusOr<std::unique_ptr<Eviction>> Create(uint64_t region_bytes);
 
@@ -54,6 +57,8 @@ class Eviction : public ItemListener {
   // remove the key. Others may have done that meanwhile: ask again. nullopt if the queues are
   // empty.
   std::optional<layout::KeyHash> NextVictim();
+  // The key that NextVictim has named cannot go now: it begins anew in the main queue.
+  void Keep(layout::KeyHash hash);
 
   EvictionStats Stats() const;
 

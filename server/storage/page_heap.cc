@@ -168,16 +168,23 @@ uint64_t PageHeap::AllocateSegment() {
          segments_in_page_++ * layout::kSegmentSize;
 }
 
-bool PageHeap::HasPlaceFor(uint64_t bytes, uint64_t taken) const {
+bool PageHeap::HasPlaceFor(uint64_t bytes, uint64_t taken, std::span<const uint64_t> fixed) const {
   if (layout::SizeClassFor(bytes) != layout::kRunClass) return true;
   const uint64_t count = (RunBytes(bytes) + layout::kPageSize - 1) / layout::kPageSize;
   const std::lock_guard lock(lock_);
+  std::vector<bool> has_fixed(pages_.size());
+  for (const uint64_t offset : fixed) {
+    if (IsFree(PageOf(offset))) continue;  // it was let go of and freed meanwhile
+    const Part& part = parts_[FindPart(offset)];
+    const uint32_t span = part.use == Use::kRun ? part.blocks : 1;
+    for (uint32_t i = 0; i < span; ++i) has_fixed[part.page + i] = true;
+  }
   uint64_t in_row = 0;
   uint64_t longest = 0;
   uint64_t pages = 0;
-  for (const Page& page : pages_) {
-    const bool movable = page.kind != PageKind::kSegments;
-    in_row = movable ? in_row + 1 : 0;
+  for (uint32_t page = 0; page < pages_.size(); ++page) {
+    const bool movable = pages_[page].kind != PageKind::kSegments;
+    in_row = movable && !has_fixed[page] ? in_row + 1 : 0;
     longest = std::max(longest, in_row);
     pages += movable ? 1 : 0;
   }

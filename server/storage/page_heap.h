@@ -83,8 +83,9 @@ class PageHeap {
   uint64_t AllocateSegment();
 
   // Whether there would be room for an item of `bytes` if no others were there but what has `taken`
-  // bytes, anywhere. Segments never move, so for a large one there may be none.
-  bool HasPlaceFor(uint64_t bytes, uint64_t taken) const;
+  // bytes, anywhere, and the blocks at the offsets `fixed`, which stay where they are (and count in
+  // `taken`). Segments never move either, so for a large one there may be none.
+  bool HasPlaceFor(uint64_t bytes, uint64_t taken, std::span<const uint64_t> fixed) const;
 
   HeapUsage Usage() const;
   // Bytes of all blocks and runs that were ever given back.
@@ -118,9 +119,9 @@ class PageHeap {
     bool all_free;   // everything in the window
     uint64_t pages;  // that are free and were not before the isolation
   };
-  // Ends the window's isolation. Where something is left in it, its page is passed over by the next
-  // searches.
-  Released ReleaseWindow();
+  // Ends the window's isolation. Where something is left in it and it was tried `in_vain` to move
+  // that, its page is passed over by the next searches.
+  Released ReleaseWindow(bool in_vain);
 
   // Walks all bookkeeping; InternalError names the first contradiction. For tests.
   absl::Status Validate() const;

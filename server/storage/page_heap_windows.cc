@@ -337,7 +337,7 @@ std::vector<UsedBlock> PageHeap::BlocksInWindow() const {
   return found;
 }
 
-PageHeap::Released PageHeap::ReleaseWindow() {
+PageHeap::Released PageHeap::ReleaseWindow(bool in_vain) {
   const std::lock_guard lock(lock_);
   const HeapWindow window = window_;
   std::vector<PartId> parts;
@@ -357,7 +357,7 @@ PageHeap::Released PageHeap::ReleaseWindow() {
       ReleasePart(id);
     } else {
       all_free = false;
-      pages_[part.page].given_up = round_;
+      if (in_vain) pages_[part.page].given_up = round_;
       if (part.use == Use::kSlab && part.used < part.blocks) Push(partial_[part.size_class], id);
     }
   }

@@ -85,4 +85,12 @@ PinUsage Pins::Usage() const {
   return usage_;
 }
 
+std::vector<uint64_t> Pins::Blocks() const {
+  const std::lock_guard lock(lock_);
+  std::vector<uint64_t> offsets;
+  offsets.reserve(blocks_.size());
+  for (const auto& [offset, pinned] : blocks_) offsets.push_back(offset);
+  return offsets;
+}
+
 }  // namespace verbena::storage

@@ -55,6 +55,8 @@ class Pins {
   bool Unpin(uint64_t id, std::optional<Block>* free);
 
   PinUsage Usage() const;
+  // Offsets of all pinned blocks.
+  std::vector<uint64_t> Blocks() const;
 
  private:
   struct Entry {

@@ -84,6 +84,7 @@ enum class MoveResult {
   kMoved,
   kGone,      // no such item lies there (any more), it has changed meanwhile, or it is pinned
   kNoMemory,  // no other block could be had
+  kStopped,   // the caller wanted no more of it
 };
 
 // A change that has been checked and written, and is not visible. Move-only; dropping it gives the
@@ -214,9 +215,11 @@ class Store {
   // there (any more), it has changed meanwhile, it is pinned, or there is no memory. Only one
   // thread at a time may move.
   bool MoveItem(int worker, layout::KeyHash hash, uint64_t offset) {
-    return TryMoveItem(worker, hash, offset) == MoveResult::kMoved;
+    return TryMoveItem(worker, hash, offset, [] { return false; }) == MoveResult::kMoved;
   }
-  MoveResult TryMoveItem(int worker, layout::KeyHash hash, uint64_t offset);
+  // While a large item is copied, `stop` is asked now and then; if it says so, nothing has changed.
+  MoveResult TryMoveItem(int worker, layout::KeyHash hash, uint64_t offset,
+                         absl::FunctionRef<bool()> stop);
   // Removes the item in the block at `offset`, of a key with this hash, if it (still) lies there
   // and `agree`, called under the bucket's lock, returns true: how items expire and are evicted.
   // Returns whether an item was removed.
@@ -269,6 +272,7 @@ class Store {
   [[nodiscard]] bool SetDue(layout::KeyHash hash, uint64_t offset, const PutOptions& options);
   uint64_t EvictOne(int worker);
   Block EvictFor(int worker, uint64_t bytes);
+  bool CanMakePlaceFor(uint64_t bytes) const;
   bool EvictForSegment(int worker);
   layout::Slot TakeOutFound(ChangeScope& scope, int worker, layout::KeyHash hash);
   void RemoveFound(ChangeScope& scope, int worker, layout::KeyHash hash);

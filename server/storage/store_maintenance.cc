@@ -1,4 +1,5 @@
 // Store: what happens to items without a request: they are moved, and they end.
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -43,7 +44,8 @@ uint64_t MovedCheck(const ItemHeader& header, const uint8_t* body, uint64_t from
 // holds the same version: whoever writes to it meanwhile, over the item (PutOverOld) or after it
 // was freed, leaves another version there or none in this bucket. Only a move could bring the same
 // one back, and nobody else moves.
-MoveResult Store::TryMoveItem(int worker, KeyHash hash, uint64_t offset) {
+MoveResult Store::TryMoveItem(int worker, KeyHash hash, uint64_t offset,
+                              absl::FunctionRef<bool()> stop) {
   assert(worker >= 0 && worker <= options_.workers);
   ItemHeader header;
   {
@@ -55,13 +57,20 @@ MoveResult Store::TryMoveItem(int worker, KeyHash hash, uint64_t offset) {
   if (!block) return MoveResult::kNoMemory;
   uint8_t* const target = region_.At(block.offset);
   const uint8_t* const source = region_.At(offset);
-  const auto copy = [&] {
-    StoreRelease(CheckWord(target), 0);
-    CopyShared(target + sizeof(header.check), source + sizeof(header.check),
-               header.size() - sizeof(header.check));
+  StoreRelease(CheckWord(target), 0);
+  const auto copy = [&](uint64_t from, uint64_t size) {
+    CopyShared(target + from, source + from, size);
   };
   const bool large = header.size() > kMaxStaged;
-  if (large) copy();
+  for (uint64_t done = sizeof(header.check); large && done < header.size();) {
+    if (stop()) {
+      allocator_->Free(worker, block);
+      return MoveResult::kStopped;
+    }
+    const uint64_t piece = std::min(header.size() - done, Compactor::kCopiedAtOnce);
+    copy(done, piece);
+    done += piece;
+  }
   layout::Slot old;
   {
     ChangeScope scope(*index_, hash);
@@ -71,7 +80,7 @@ MoveResult Store::TryMoveItem(int worker, KeyHash hash, uint64_t offset) {
       allocator_->Free(worker, block);
       return MoveResult::kGone;
     }
-    if (!large) copy();
+    if (!large) copy(sizeof(header.check), header.size() - sizeof(header.check));
     old = scope.slot();
     const layout::Slot slot = layout::Slot::Make(old.fingerprint(), block.size_class, block.offset);
     const uint64_t check = MovedCheck(scope.item(), target + sizeof(header), offset, block.offset,
@@ -160,25 +169,41 @@ void Store::Touch(KeyHash hash) {
 }
 
 // Evicts an item. Returns its bytes, 0 if there is none that can go. The caller holds no bucket.
+//
+// One that is pinned is being read, and its memory would not become free: it is passed over, and
+// goes back to the queue when another was found, so that it does not come again meanwhile.
 uint64_t Store::EvictOne(int worker) {
+  std::vector<KeyHash> pinned;
+  uint64_t freed = 0;
   while (const std::optional<KeyHash> hash = eviction_->NextVictim()) {
     ChangeScope scope(*index_, *hash);
     if (!scope.FindHash()) continue;  // deleted since
-    const uint64_t bytes = scope.item().size();
+    if (pins_->IsPinned(scope.slot().offset())) {
+      pinned.push_back(*hash);
+      continue;
+    }
+    freed = scope.item().size();
     RemoveFound(scope, worker, *hash);
     workers_[static_cast<size_t>(worker)].evicted.Add(1);
-    return bytes;
+    break;
   }
-  return 0;
+  for (const KeyHash hash : pinned) eviction_->Keep(hash);
+  return freed;
+}
+
+// Whether there can be a block for an item of `bytes` when all has gone that can: neither what is
+// prepared nor what is pinned. Else everything would go, and in vain.
+bool Store::CanMakePlaceFor(uint64_t bytes) const {
+  if (layout::SizeClassFor(bytes) != layout::kRunClass) return true;
+  const uint64_t taken = prepared_run_bytes_.load(std::memory_order_relaxed) + pins_->Usage().bytes;
+  return allocator_->heap().HasPlaceFor(bytes, taken, pins_->Blocks());
 }
 
 // Evicts until there is a block for an item of `bytes`. While the mix of sizes stays as it is, the
 // items that go leave blocks of the classes that are wanted; else they are moved together from time
 // to time, so that their memory can be used for other sizes.
 Block Store::EvictFor(int worker, uint64_t bytes) {
-  // Else everything would go, and in vain.
-  const uint64_t prepared = prepared_run_bytes_.load(std::memory_order_relaxed);
-  if (!allocator_->heap().HasPlaceFor(bytes, prepared)) return {};
+  if (!CanMakePlaceFor(bytes)) return {};
   uint64_t evicted = 0;
   uint64_t compact_at = bytes + kEvictedBetweenCompactions;
   for (;;) {

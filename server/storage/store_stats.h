@@ -16,9 +16,11 @@ struct CompactionCounters {
   uint64_t bytes_emptied = 0;  // of the windows
   uint64_t pages_emptied = 0;  // pages that became free by that
   uint64_t given_up = 0;       // windows of which something stayed
-  // Of allocations that came while another thread was at it: those that found it at a large window
-  // and did without, and the most bytes that others moved while one waited.
+  // Of allocations that came while another thread was at it: those for large items that found it at
+  // a large window and did without, the large windows that were given up for others, and the most
+  // bytes that others moved while one waited.
   uint64_t turned_away = 0;
+  uint64_t gave_way = 0;
   uint64_t most_waited_bytes = 0;
 };
 

@@ -47,6 +47,7 @@ TEST(Eviction, KeepsWhatIsReadAndCostsAMessageForAThousandGets) {
   const auto info = client.Info();
   ASSERT_TRUE(info.ok());
   const auto json = nlohmann::json::parse(*info);
+  EXPECT_EQ(json["eviction"]["policy"].get<std::string>(), "s3fifo");
   EXPECT_GT(json["eviction"]["evicted"].get<int>(), cold / 3);
   EXPECT_GT(json["eviction"]["touches"].get<uint64_t>(), gets / 32);
   EXPECT_EQ(json["failed_allocations"].get<int>(), 0);

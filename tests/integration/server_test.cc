@@ -187,15 +187,24 @@ TEST(ServerStart, BannerNamesEverything) {
   ASSERT_TRUE(server.ok()) << server.status().ToString();
   ASSERT_TRUE((*server)->process().WaitForOutput("ready " + (*server)->address()).ok());
   const std::string log = (*server)->process().err();
-  for (const char* part :
-       {"device ", "port 1", "MTU ", "region       64MiB", "pages: ", "values       up to ",
-        "SRQ 4096", "CQ 8192", "QP 40", "window 32", "100 admitted", "2 workers"}) {
+  for (const char* part : {"device ", "port 1", "MTU ", "region       64MiB",
+                           "pages: ", "values       up to ", "eviction     none: ", "SRQ 4096",
+                           "CQ 8192", "QP 40", "window 32", "100 admitted", "2 workers"}) {
     EXPECT_THAT(log, HasSubstr(part));
   }
   EXPECT_THAT(log, HasSubstr(FabricName() == "soft" ? "SOFT" : "VERBS"));
   EXPECT_THAT(log, HasSubstr("link layer " + LinkLayer()));
   EXPECT_THAT(log, HasSubstr(DeviceCapabilities().gids() ? ", GID " : ", no GID,"));
   EXPECT_THAT(log, HasSubstr("listening    " + (*server)->address()));
+}
+
+TEST(ServerStart, TheBannerNamesTheEvictionPolicy) {
+  for (const char* flag : {"--eviction=s3fifo", "--eviction=clock"}) {
+    auto server = ServerProcess::Start({flag}, Host::kHere);
+    ASSERT_TRUE(server.ok()) << server.status().ToString();
+    ASSERT_TRUE((*server)->process().WaitForOutput("ready").ok());
+    EXPECT_THAT((*server)->process().err(), HasSubstr("eviction     s3fifo: "));
+  }
 }
 
 TEST(ServerStart, TheBannerTellsHowLargeAValueTheRegionHolds) {

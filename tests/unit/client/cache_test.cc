@@ -24,6 +24,7 @@
 #include "client/src/slot_marks.h"
 #include "common/base/relaxed_copy.h"
 #include "common/layout/item.h"
+#include "common/layout/slot_match.h"
 #include "verbena/callback.h"
 
 namespace verbena::client {
@@ -266,7 +267,7 @@ TEST(BucketCacheTest, ThreadsSeeOnlyWordsThatWereStored) {
         ASSERT_EQ(slot.offset() / 16 / 64, slot.fingerprint()) << "a torn word";
       }
       ASSERT_LE(BucketCache::Link(*copy), layout::kOverflowBuckets);
-      found.fetch_add(MatchSlots(*copy, static_cast<uint32_t>(segment)) != 0 ? 1 : 0);
+      found.fetch_add(layout::MatchSlots(*copy, static_cast<uint32_t>(segment)) != 0 ? 1 : 0);
     }
   };
   std::vector<std::thread> threads;

@@ -227,28 +227,61 @@ class MoveStopper : public ItemListener {
   std::promise<void> go_on_;
 };
 
-// While pages are emptied for a large value, which may take long, who finds no memory is refused
-// and does not wait: all of this comes to an end with the mover standing still.
-TEST_F(CompactorTest, NobodyWaitsForALargeWindow) {
+// Half of the region is free, in blocks of one class, and pages are being emptied for a large
+// value. Whoever needs memory for items of another size meanwhile has that given up: he waits until
+// one item was moved, and is not refused before the region is full.
+TEST_F(CompactorTest, ALargeWindowIsGivenUpForOthers) {
+  const int count = Fill(0, 1000);
+  for (int i = 0; i < count; i += 2) Delete(i);
+  store_->allocator().FlushCaches();
+  MoveStopper stopper;
+  store_->AddListener(&stopper);
+  std::future<absl::Status> large = std::async(std::launch::async, [&] {
+    return store_->Put(0, "large", AsBytes(std::string(7 * kMiB, 'x'))).status();
+  });
+  const uint32_t locked = stopper.WaitUntilStopped().bucket();
+  std::future<absl::Status> small = std::async(std::launch::async, [&] {
+    const std::string value(5000, 'v');
+    absl::Status status;
+    for (int i = 0; status.ok(); ++i) {
+      const std::string key = absl::StrCat("small-", i);
+      if (store_->index().Hash(key).bucket() == locked) continue;
+      status = store_->Put(1, key, AsBytes(value)).status();
+    }
+    return status;
+  });
+  while (compactor().turns().waiting() == 0 &&
+         small.wait_for(std::chrono::milliseconds(1)) == std::future_status::timeout) {
+  }
+  EXPECT_EQ(compactor().turns().waiting(), 1u) << "refused: " << counters().turned_away;
+  stopper.GoOn();
+  EXPECT_TRUE(absl::IsResourceExhausted(small.get()));
+  // Of the large one it cannot be told who has got the memory.
+  const absl::Status status = large.get();
+  EXPECT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status;
+  EXPECT_GE(counters().gave_way, 1u);
+  EXPECT_EQ(counters().turned_away, 0u);
+  const StoreStats stats = store_->Stats();
+  EXPECT_GT(static_cast<double>(stats.live_bytes + stats.items * sizeof(layout::ItemHeader)),
+            0.8 * 32 * kMiB);
+}
+
+// Who needs a large place himself does not wait for another's.
+TEST_F(CompactorTest, ALargeValueIsTurnedAwayFromALargeWindow) {
   const int count = Fill(0, 900'000);
   for (int i = 0; i < count; i += 2) Delete(i);
   MoveStopper stopper;
   store_->AddListener(&stopper);
-  std::thread mover([&] {
-    // What the others take meanwhile may be missing for it.
-    const absl::Status status =
-        store_->Put(0, "large", AsBytes(std::string(6 * kMiB, 'x'))).status();
-    EXPECT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status;
-  });
+  const std::string value(6 * kMiB, 'x');
+  std::future<absl::Status> first = std::async(
+      std::launch::async, [&] { return store_->Put(0, "first", AsBytes(value)).status(); });
   const uint32_t locked = stopper.WaitUntilStopped().bucket();
   KeyFinder keys(*store_, 0, static_cast<int>((locked + 1) % layout::kBuckets));
-  const std::string value(100'000, 'v');
-  absl::Status status;
-  while (status.ok()) status = store_->Put(1, keys.Next(), AsBytes(value)).status();
-  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-  EXPECT_GE(counters().turned_away, 1u);
+  EXPECT_TRUE(absl::IsResourceExhausted(store_->Put(1, keys.Next(), AsBytes(value)).status()));
+  EXPECT_EQ(counters().turned_away, 1u);
+  EXPECT_EQ(counters().gave_way, 0u);
   stopper.GoOn();
-  mover.join();
+  EXPECT_TRUE(first.get().ok());
 }
 
 // Two workers and the background, all of which compact all the time, each wait for one window of
@@ -310,19 +343,36 @@ TEST_F(WindowTurnsTest, ComeInTheOrderInWhichTheyWereAskedFor) {
   EXPECT_EQ(turns_.waiting(), 0u);
 }
 
-TEST_F(WindowTurnsTest, OnlyThePatientWaitForALargeOne) {
+TEST_F(WindowTurnsTest, ALargeOneIsAskedToGiveWay) {
   ASSERT_TRUE(turns_.Enter(false, false));
   std::future<bool> large = Ask(true, false);
-  std::future<bool> hasty = Ask(false, false);
   std::future<bool> patient = Ask(false, true);
+  EXPECT_FALSE(turns_.asked_to_give_way());
   turns_.Leave();
   EXPECT_TRUE(large.get());
-  EXPECT_FALSE(hasty.get()) << "it is turned away when the large one begins";
-  EXPECT_FALSE(turns_.Enter(false, false)) << "and at once while it lasts";
-  EXPECT_FALSE(turns_.Enter(true, false));
+  EXPECT_FALSE(turns_.Enter(true, false)) << "there is a large one";
+  EXPECT_FALSE(turns_.asked_to_give_way()) << "the patient wait for its end";
+  std::future<bool> hasty = Ask(false, false);
+  while (!turns_.asked_to_give_way()) std::this_thread::yield();
+  EXPECT_FALSE(IsReady(hasty));
   EXPECT_FALSE(IsReady(patient));
   turns_.Leave();
   EXPECT_TRUE(patient.get());
+  EXPECT_FALSE(turns_.asked_to_give_way()) << "this one is not large";
+  turns_.Leave();
+  EXPECT_TRUE(hasty.get());
+}
+
+TEST_F(WindowTurnsTest, WhoStoodInTheLineBeforeALargeOneBeganAsksToo) {
+  ASSERT_TRUE(turns_.Enter(false, false));
+  std::future<bool> large = Ask(true, false);
+  std::future<bool> hasty = Ask(false, false);
+  turns_.Leave();
+  EXPECT_TRUE(large.get());
+  while (!turns_.asked_to_give_way()) std::this_thread::yield();
+  EXPECT_FALSE(IsReady(hasty));
+  turns_.Leave();
+  EXPECT_TRUE(hasty.get());
 }
 
 // A full store refuses at once, without a search each time, until something has been freed.

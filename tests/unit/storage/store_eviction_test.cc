@@ -104,6 +104,41 @@ TEST_F(StoreEvictionTest, ALargeValueBesideAnotherOneUnderWay) {
   EXPECT_FALSE(Has(*store_, "second"));
 }
 
+// What is pinned is being read, and its memory would not become free.
+TEST_F(StoreEvictionTest, WhatIsPinnedStays) {
+  ASSERT_TRUE(Put("pinned", 100'000).ok());
+  const uint64_t pin = store_->GetOrPin(0, "pinned", {})->pin;
+  ASSERT_NE(pin, 0u);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(Put(absl::StrCat("key-", i), 10'000).ok());
+  // Nearly all others have to go for this.
+  ASSERT_TRUE(Put("large", 12 * kMiB - 1000).ok());
+  EXPECT_GT(store_->Stats().evicted, 900u);
+  EXPECT_TRUE(Has(*store_, "pinned"));
+  EXPECT_EQ(store_->Stats().pinned_bytes, 0u) << "it was removed";
+  EXPECT_TRUE(store_->Unpin(0, pin));
+  ASSERT_TRUE(Put("larger", 14 * kMiB - 64 * kKiB).ok());
+  EXPECT_FALSE(Has(*store_, "pinned"));
+}
+
+// It is in the way of a value that needs most of the region, so that nothing has to go for that.
+TEST_F(StoreEvictionTest, ALargeValueBesideAPinnedOne) {
+  ASSERT_TRUE(Put("first", 4'000'000).ok());
+  ASSERT_TRUE(Put("pinned", 4'000'000).ok());
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(Put(absl::StrCat("key-", i), 1000).ok());
+  ASSERT_TRUE(store_->Delete(0, "first")->existed);
+  const uint64_t pin = store_->GetOrPin(0, "pinned", {})->pin;
+  ASSERT_NE(pin, 0u);
+  // There are so many bytes, but in no row; and then not so many.
+  for (const uint64_t size : {8 * kMiB, 13 * kMiB}) {
+    EXPECT_TRUE(absl::IsResourceExhausted(Put("large", size)));
+    EXPECT_EQ(store_->Stats().evicted, 0u);
+    EXPECT_EQ(store_->Stats().items, 1001u);
+  }
+  EXPECT_TRUE(Put("smaller", 3 * kMiB).ok());
+  EXPECT_TRUE(store_->Unpin(0, pin));
+  EXPECT_TRUE(Put("large", 8 * kMiB).ok());
+}
+
 // A value that is to be READ from a client needs its block first, and the READ may fail: then what
 // was evicted is gone, and nothing else has changed.
 TEST_F(StoreEvictionTest, APreparedPutThatComesToNothingLeavesTheKeyAsItWas) {

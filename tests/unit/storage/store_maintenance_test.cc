@@ -22,6 +22,26 @@ class StoreMaintenanceTest : public RecordedStoreTest {
   }
 };
 
+TEST_F(StoreMaintenanceTest, TheMoveOfALargeItemCanBeStopped) {
+  const std::string value(3'000'000, 'v');
+  ASSERT_TRUE(store_->Put(0, "key", AsBytes(value)).ok());
+  const GetResult before = Find("key");
+  const uint64_t used = store_->Stats().block_bytes;
+  const auto move = [&](int after) {
+    return store_->TryMoveItem(0, HashOf("key"), before.slot.offset(),
+                               [&after] { return --after < 0; });
+  };
+  for (const int after : {0, 1, 2}) {
+    EXPECT_EQ(move(after), MoveResult::kStopped);
+    std::string found;
+    EXPECT_EQ(Find("key", &found).slot, before.slot);
+    EXPECT_EQ(found, value);
+    EXPECT_EQ(store_->Stats().block_bytes, used);
+  }
+  EXPECT_EQ(move(100), MoveResult::kMoved);
+  EXPECT_NE(Find("key").slot, before.slot);
+}
+
 TEST_F(StoreMaintenanceTest, MovesItemsOfAllSizes) {
   for (const uint64_t size : {0u, 1u, 100u, 4000u, 4096u, 20'000u, 500'000u, 2'000'000u}) {
     const std::string key = absl::StrCat("key-", size);
