@@ -174,7 +174,10 @@ absl::Status ErrnoStatus(int error, std::string_view call, std::string_view deta
   if (const std::string remedy = Remedy(error, call); !remedy.empty()) {
     absl::StrAppend(&text, " ", remedy);
   }
-  absl::Status status(ErrnoCode(error), text);
+  // What creates something and finds no thread for it has run out of them.
+  const auto code =
+      error == EAGAIN && Creates(call) ? absl::StatusCode::kResourceExhausted : ErrnoCode(error);
+  absl::Status status(code, text);
   status.SetPayload(kErrnoPayload, absl::Cord(absl::StrCat(error)));
   return status;
 }

@@ -216,7 +216,7 @@ void test_no_threads(const char* server) {
   code = verbena_connect(server, NULL, &c, error, sizeof error);
   CHECK(pthread_setattr_default_np(&before) == 0);
   if (code != VERBENA_OK) {
-    CHECK(c == NULL && code == VERBENA_UNAVAILABLE && strstr(error, "ulimit -u") != NULL);
+    CHECK(c == NULL && code == VERBENA_RESOURCE_EXHAUSTED && strstr(error, "ulimit -u") != NULL);
     if (failures > 0) fprintf(stderr, "%s: %s\n", verbena_code_string(code), error);
   } else {
     /* The software device has a thread of its own. */
