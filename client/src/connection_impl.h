@@ -363,9 +363,12 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   void DeleteWhatWasGot(Operation& op, const GetResult& got);
   void FinishChange(Operation& op, const absl::Status& status, const ChangeResult& result);
   void FinishCall(Operation& op, const absl::Status& status, std::string_view value);
-  // Callbacks do not nest, but for those that Close calls.
+  // Callbacks do not nest, but for those that Close calls. Where one has forked, what is left is
+  // the parent's: it ends there only.
   template <typename Function, typename... Args>
   void RunCallback(Function& callback, Args&&... args) {
+    if (forked_) [[unlikely]]
+      return;
     ++callbacks_;
     in_callback_ = true;
     if (callback) callback(std::forward<Args>(args)...);

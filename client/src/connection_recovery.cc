@@ -326,7 +326,15 @@ void Connection::Impl::OnForkInChild() {
   up_ = false;
   dead_ = client::ForkedError("connection", dialling_.api->fabric());
   registrations_->Abandon();
+  large_buffers_.Abandon();
   reconnector_.Abandon();
+#ifndef NDEBUG
+  // The call of a thread that is not here never ends.
+  if (user_ != pthread_self()) {
+    user_ = 0;
+    calls_ = 0;
+  }
+#endif
 }
 
 }  // namespace verbena

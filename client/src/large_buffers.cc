@@ -100,4 +100,12 @@ absl::Status LargeBuffers::Register(const Endpoint& endpoint) {
   return absl::OkStatus();
 }
 
+void LargeBuffers::Abandon() {
+  for (auto* buffers : {&used_, &idle_}) {
+    // NOLINTNEXTLINE(bugprone-unused-return-value): not to be destroyed in this process
+    for (std::unique_ptr<Buffer>& buffer : *buffers) static_cast<void>(buffer.release());
+    buffers->clear();
+  }
+}
+
 }  // namespace verbena::client

@@ -43,6 +43,8 @@ class LargeBuffers {
   void Unregister();
   // Goes on with another endpoint, with which those in use are registered. On an error none is.
   absl::Status Register(const Endpoint& endpoint);
+  // In the child after a fork, where the buffers are the parent's: none is freed from now on.
+  void Abandon();
 
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t idle_bytes() const { return idle_bytes_; }

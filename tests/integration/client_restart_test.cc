@@ -303,6 +303,43 @@ TEST_F(Restart, AForkedChildLeavesTheConnectionAlone) {
   EXPECT_EQ((*connected)->stats().reconnects, 0u);
 }
 
+// What else is in flight, and ready, when a callback forks is the parent's: none of its callbacks
+// runs in the child, whose call comes back.
+TEST_F(Restart, AForkInACallbackLeavesTheOthersToTheParent) {
+  ASSERT_NO_FATAL_FAILURE(StartServer());
+  const auto client = testing::MustConnect(address_, PatientOptions());
+  ASSERT_NE(client, nullptr);
+  ASSERT_TRUE(client->Put("key", "value").ok());
+  // Each takes a buffer of its own, which the child must not give back.
+  ASSERT_TRUE(client->Put("large", std::string(1 << 20, 'l')).ok());
+  const pid_t parent = getpid();
+  pid_t child = -1;
+  int here = 0;
+  const auto callback = [&](const absl::Status& status, const GetResult&) {
+    EXPECT_TRUE(status.ok()) << status;
+    ++here;
+    if (child < 0) {
+      here = 0;
+      child = fork();
+    }
+  };
+  constexpr int kEach = 6;
+  for (int i = 0; i < kEach; ++i) {
+    for (const char* key : {"key", "large"}) ASSERT_TRUE(client->SubmitGet(key, callback).ok());
+  }
+  client->Drain();
+  if (getpid() != parent) {
+    const bool dead = absl::IsFailedPrecondition(client->status());
+    _exit(dead ? here : 100);
+  }
+  ASSERT_GT(child, 0);
+  EXPECT_EQ(here, 2 * kEach - 1);
+  int state = 0;
+  ASSERT_EQ(waitpid(child, &state, 0), child);
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0) << state;
+  EXPECT_TRUE(client->Ping().ok());
+}
+
 // A call that sleeps at once, and whose time is over while nothing else can wake it.
 TEST_F(Restart, CallsWithoutPollingEndInTimeWithAFrozenServer) {
   ASSERT_NO_FATAL_FAILURE(StartServer());
