@@ -8,9 +8,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/unique_fd.h"
@@ -29,38 +31,48 @@ bool IsFolder(const std::string& path) {
   return stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
 }
 
-// Root could rename a file over a device, which would be gone then for all the machine.
-bool IsToBeReplaced(const std::string& path) {
-  struct stat found {};
-  if (stat(path.c_str(), &found) != 0) return errno != ELOOP;
-  return S_ISREG(found.st_mode);
-}
-
 // What a path names once its links are followed. A link to a file stays one, and the file is
-// replaced; but a name of a descriptor of this process (/dev/stdout, /dev/fd/3) means what is open
-// there, with its place in the file, and not the file's name.
+// replaced; but a name of a descriptor (/dev/stdout, /dev/fd/3, /proc/PID/fd/1) means what is open
+// there, with its place in the file if this process has it, and not the file's name.
 struct Target {
   std::string path;
-  int descriptor = -1;
+  int descriptor = -1;   // of this process
+  bool is_open = false;  // in another
 };
+
+// Whether it holds the descriptors of a process or a thread.
+bool IsOfDescriptors(const std::filesystem::path& folder) {
+  return folder.filename() == "fd" && *std::next(folder.begin()) == "proc";
+}
 
 Target Follow(const std::string& path) {
   constexpr int kMostLinks = 40;  // as the kernel has it
-  const std::filesystem::path descriptors(absl::StrCat("/proc/", getpid(), "/fd"));
+  // Of the threads of this process each has the same ones.
+  const std::string own = absl::StrCat("/proc/", getpid(), "/");
   std::filesystem::path at(path);
   for (int i = 0; i < kMostLinks; ++i) {
     std::error_code error;
     const auto folder =
         std::filesystem::canonical(at.has_parent_path() ? at.parent_path() : ".", error);
     int descriptor = -1;
-    if (!error && folder == descriptors && absl::SimpleAtoi(at.filename().native(), &descriptor)) {
-      return {at, descriptor};
+    if (!error && IsOfDescriptors(folder) &&
+        absl::SimpleAtoi(at.filename().native(), &descriptor)) {
+      if (absl::StartsWith(folder.native(), own)) return {at, descriptor, false};
+      return {at, -1, true};
     }
     const std::filesystem::path next = std::filesystem::read_symlink(at, error);
     if (error) break;
     at = at.parent_path() / next;  // which is `next` where that is absolute
   }
   return {at};
+}
+
+// Root could rename a file over a device, which would be gone then for all the machine.
+bool IsToBeReplaced(const Target& target) {
+  if (target.is_open) return false;
+  struct stat found {};
+  if (stat(target.path.c_str(), &found) != 0) return errno != ELOOP;
+  return S_ISREG(found.st_mode);
 }
 
 std::string DraftOf(const std::string& path) { return absl::StrCat(path, ".", getpid(), ".tmp"); }
@@ -70,9 +82,10 @@ UniqueFd OpenDraft(const std::string& path) {
       open(DraftOf(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY | O_CLOEXEC, 0666));
 }
 
-// O_NONBLOCK: opening a pipe would wait for its reader.
+// O_NONBLOCK: opening a pipe would wait for its reader. O_APPEND: what another process has open as
+// a file is not at its beginning.
 UniqueFd OpenExisting(const std::string& path) {
-  UniqueFd fd(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  UniqueFd fd(open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (fd.valid()) fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
   return fd;
 }
@@ -94,7 +107,7 @@ bool Close(UniqueFd fd) { return close(fd.Release()) == 0; }
 
 absl::Status WriteWholeFile(const std::string& path, std::string_view text) {
   const Target target = Follow(path);
-  const bool replace = target.descriptor < 0 && IsToBeReplaced(target.path);
+  const bool replace = target.descriptor < 0 && IsToBeReplaced(target);
   UniqueFd fd = target.descriptor >= 0 ? UniqueFd(fcntl(target.descriptor, F_DUPFD_CLOEXEC, 0))
                 : replace              ? OpenDraft(target.path)
                                        : OpenExisting(target.path);
@@ -116,7 +129,7 @@ absl::Status CheckWholeFile(const std::string& path) {
     if (flags < 0) return CannotWrite(path, errno);
     return (flags & O_ACCMODE) == O_RDONLY ? CannotWrite(path, EBADF) : absl::OkStatus();
   }
-  if (!IsToBeReplaced(target.path)) {
+  if (!IsToBeReplaced(target)) {
     // Not opened: the reader of a pipe would take its closing for the end.
     return access(target.path.c_str(), W_OK) == 0 ? absl::OkStatus() : CannotWrite(path, errno);
   }

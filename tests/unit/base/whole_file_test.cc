@@ -141,6 +141,29 @@ TEST_F(WholeFileTest, ADescriptorByItsNameIsWrittenToWhereItStands) {
   EXPECT_FALSE(WriteWholeFile(wrong, "x").ok());
 }
 
+// As with `docker exec`: a program's words go to where the first process of the container writes.
+TEST_F(WholeFileTest, ADescriptorOfAnotherProcessIsWrittenTo) {
+  const UniqueFd log(open(Path("log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_TRUE(log.valid());
+  ASSERT_EQ(write(log.get(), "1,", 2), 2);
+  const pid_t other = fork();
+  if (other == 0) {
+    pause();
+    _exit(0);
+  }
+  ASSERT_GT(other, 0);
+  const std::string path = "/proc/" + std::to_string(other) + "/fd/" + std::to_string(log.get());
+  EXPECT_TRUE(CheckWholeFile(path).ok());
+  EXPECT_TRUE(WriteWholeFile(path, "2,").ok());
+  kill(other, SIGKILL);
+  EXPECT_EQ(waitpid(other, nullptr, 0), other);
+  EXPECT_EQ(Contents(Path("log")), "1,2,");
+  EXPECT_EQ(Files(), 1u);
+  // One of this process's threads has the process's descriptors.
+  EXPECT_TRUE(WriteWholeFile("/proc/thread-self/fd/" + std::to_string(log.get()), "3,").ok());
+  EXPECT_EQ(Contents(Path("log")), "1,3,");
+}
+
 TEST(StandardDescriptors, ClosedOnesAreTakenByOnesThatRefuse) {
   EXPECT_EXIT(
       {
