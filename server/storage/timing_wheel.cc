@@ -131,10 +131,22 @@ uint64_t TimingWheel::DueBy(uint64_t tick) const {
     const uint64_t at = now_ >> shift;
     const uint64_t first = at << shift == now_ ? at : at + 1;
     for (uint64_t slot = first; slot < first + kSlots && slot << shift <= tick; ++slot) {
-      sum += counts_[level * kSlots + slot % kSlots];
+      const auto list = static_cast<uint32_t>(level * kSlots + slot % kSlots);
+      sum += slot < tick >> shift ? counts_[list] : DueInSlot(list, tick);
     }
   }
   return sum;
+}
+
+// Of the slot in which `tick` lies.
+uint64_t TimingWheel::DueInSlot(uint32_t list, uint64_t tick) const {
+  uint64_t seen = 0;
+  uint64_t due = 0;
+  for (Id id = slots_[list]; id != kNone && seen < kMostSeen; id = nodes_[id].next) {
+    ++seen;
+    if (nodes_[id].timer.tick <= tick) ++due;
+  }
+  return seen == 0 ? 0 : counts_[list] * due / seen;
 }
 
 uint64_t TimingWheel::NextTick() const {

@@ -22,6 +22,7 @@ class TimingWheel {
  public:
   using Id = uint32_t;
   static constexpr Id kNone = UINT32_MAX;
+  static constexpr uint64_t kMostSeen = 1024;
 
   // What a timer carries.
   struct Timer {
@@ -49,9 +50,9 @@ class TimingWheel {
   Id FirstDue() const { return due_head_; }
   void RotateDue();
   uint64_t due() const { return due_count_; }
-  // Timers that are due by `tick`, found or not; with them those that are not, in slots that begin
-  // by then and that Advance has not spread. So it may be too much while Advance is behind, by what
-  // is in one slot of each level, and never too little. Bounded work.
+  // Timers that are due by `tick`, found or not. Exact, but where a slot in which `tick` lies, and
+  // that Advance has not spread, has more than kMostSeen timers: of these it is estimated from so
+  // many. Bounded work.
   uint64_t DueBy(uint64_t tick) const;
 
   // The earliest tick at which Advance may find a timer due; UINT64_MAX if there is none, now() if
@@ -81,6 +82,7 @@ class TimingWheel {
   };
 
   uint64_t NextSlot() const;
+  uint64_t DueInSlot(uint32_t list, uint64_t tick) const;
   uint32_t ListFor(uint64_t tick) const;
   void Link(Id id, uint32_t list);
   void Unlink(Id id);
