@@ -100,9 +100,11 @@ absl::Status Endpoint::WithDevices(const absl::Status& status, const NetAddress&
     }
   }
   if (!verbs::IsNoRoute(status) || verbs::IsSoft(api_) || !cm_channel_.valid()) return status;
+  const absl::Status usable = verbs::CheckKernelDevices(api_);
   return absl::UnavailableError(absl::StrCat(
       "fabric ", fabric(), ": no RDMA device of this machine leads to ", server.host(), " (",
-      std::strerror(error), "); ", verbs::AddressesWithDeviceText(cm_channel_),
+      std::strerror(error), "); ",
+      usable.ok() ? verbs::AddressesWithDeviceText(cm_channel_) : std::string(usable.message()),
       ". The server's address must be in the network of one of them; for a server on this machine "
       "without a device use --fabric=soft"));
 }

@@ -63,12 +63,12 @@ absl::StatusOr<std::string> WhyNoRdma(verbs::VerbsApi& api, const NetAddress& ad
                                  ? absl::UnavailableError("this machine has no RDMA device.")
                                  : FindRdmaRoute(api, address, timeout);
   if (route.ok()) return std::string();
-  // Where a file may not be opened or is missing the libraries hide the device, or say that there
-  // is none.
-  const absl::Status files = verbs::CheckDeviceFiles();
-  if (!files.ok()) {
+  // Where a file may not be opened or a provider is missing the libraries hide the device, or say
+  // that there is none.
+  const absl::Status usable = verbs::CheckKernelDevices(api);
+  if (!usable.ok()) {
     return CannotTell(
-        address, absl::Status(route.code(), absl::StrCat(route.message(), " ", files.message())));
+        address, absl::Status(route.code(), absl::StrCat(route.message(), " ", usable.message())));
   }
   if (!devices->empty() && !verbs::IsNoRoute(route)) return CannotTell(address, route);
   return std::string(absl::StripSuffix(route.message(), "."));

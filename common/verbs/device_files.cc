@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -15,7 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/macros.h"
 #include "common/base/unique_fd.h"
+#include "common/verbs/device.h"
 
 namespace verbena::verbs {
 namespace {
@@ -72,8 +75,29 @@ absl::Status CheckDeviceFiles(const std::string& sysfs, const std::string& dev) 
           ". Put this user into the file's group, or have a udev rule open it (KERNEL==\"", file,
           "\", MODE=\"0666\"); start a container with --device=/dev/infiniband"));
     }
+    return absl::UnavailableError(absl::StrCat(
+        path, " (", purpose, ") cannot be opened: ", std::strerror(error),
+        ". The kernel's log (dmesg) may say why; does the file belong to a device that has gone?"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckProviders(const std::vector<std::string>& listed, const std::string& sysfs) {
+  std::vector<std::string> hidden;
+  for (const auto& [file, name] : KernelDevices(sysfs)) {
+    if (std::find(listed.begin(), listed.end(), name) == listed.end()) hidden.push_back(name);
+  }
+  if (hidden.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "libibverbs has no provider for ", absl::StrJoin(hidden, ", "),
+      ", although the kernel has the device: install the package ibverbs-providers (or the ",
+      "vendor's), and see that /etc/libibverbs.d names it"));
+}
+
+absl::Status CheckKernelDevices(VerbsApi& api) {
+  VERBENA_RETURN_IF_ERROR(CheckDeviceFiles());
+  VERBENA_ASSIGN_OR_RETURN(const std::vector<std::string> listed, Device::List(api));
+  return CheckProviders(listed);
 }
 
 }  // namespace verbena::verbs

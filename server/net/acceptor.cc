@@ -34,8 +34,8 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(verbs::VerbsApi& api, N
   VERBENA_RETURN_IF_ERROR(acceptor->BindAll(address));
   if (address->IsWildcard() && !verbs::IsSoft(api)) {
     // The others of a wildcard's devices serve; libibverbs shows no reason for one that does not.
-    if (const absl::Status files = verbs::CheckDeviceFiles(); !files.ok()) {
-      LogWarn("not listening on every RDMA device: ", files.message());
+    if (const absl::Status usable = verbs::CheckKernelDevices(api); !usable.ok()) {
+      LogWarn("not listening on every RDMA device: ", usable.message());
     }
   }
   // Of a wildcard's addresses, one whose port is down or whose device is going is waited for.

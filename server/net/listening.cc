@@ -8,6 +8,7 @@
 #include "common/base/macros.h"
 #include "common/verbs/device_files.h"
 #include "common/verbs/errors.h"
+#include "common/verbs/kernel_cm.h"
 #include "common/verbs/local_devices.h"
 
 namespace verbena::net {
@@ -43,21 +44,35 @@ HeldDevices HoldDevices(verbs::VerbsApi& api, const NetAddress& address) {
   return devices;
 }
 
-absl::Status NoDeviceFor(const verbs::VerbsApi& api, verbs::CmChannel& channel,
-                         const NetAddress& address, const std::vector<std::string>& reasons) {
-  const absl::Status files = verbs::IsSoft(api) ? absl::OkStatus() : verbs::CheckDeviceFiles();
-  // A loopback address is on no device, whatever this process may open.
-  if (!files.ok() && !address.IsLoopback()) {
+namespace {
+
+// OK: it is not for want of a file or a provider that no device has the address.
+absl::Status WhyUnusable(verbs::VerbsApi& api, const NetAddress& address) {
+  // A loopback address is on no device, whatever this process may use.
+  if (verbs::IsSoft(api) || address.IsLoopback()) return absl::OkStatus();
+  VERBENA_RETURN_IF_ERROR(verbs::CheckDeviceFiles());
+  const absl::Status usable = verbs::CheckKernelDevices(api);
+  if (usable.ok() || address.IsWildcard()) return usable;
+  // The kernel knows devices that the library hides.
+  const auto devices = verbs::DevicesOfAddresses({address});
+  return devices.ok() && devices->front().empty() ? absl::OkStatus() : usable;
+}
+
+}  // namespace
+
+absl::Status NoDeviceFor(verbs::VerbsApi& api, verbs::CmChannel& channel, const NetAddress& address,
+                         const std::vector<std::string>& reasons) {
+  if (const absl::Status unusable = WhyUnusable(api, address); !unusable.ok()) {
     // Not NotFound: the kernel has a device.
-    return absl::IsNotFound(files) ? absl::FailedPreconditionError(files.message()) : files;
+    return absl::IsNotFound(unusable) ? absl::FailedPreconditionError(unusable.message())
+                                      : unusable;
   }
   std::string text =
       absl::StrCat("fabric ", api.fabric(), ": no RDMA device has the address ", address.host());
   if (!reasons.empty()) absl::StrAppend(&text, " (", absl::StrJoin(reasons, "; "), ")");
   absl::StrAppend(&text, "; ",
-                  !files.ok()       ? std::string(files.message())
-                  : channel.valid() ? verbs::AddressesWithDeviceText(channel)
-                                    : std::string("no address of this machine has one"));
+                  channel.valid() ? verbs::AddressesWithDeviceText(channel)
+                                  : std::string("no address of this machine has one"));
   return absl::NotFoundError(text);
 }
 

@@ -37,7 +37,7 @@ HeldDevices HoldDevices(verbs::VerbsApi& api, const NetAddress& address);
 
 // The error for an address (or all of a wildcard's: `reasons`) without a device: says which
 // addresses have one, or why none can be used. `channel` may be not valid().
-absl::Status NoDeviceFor(const verbs::VerbsApi& api, verbs::CmChannel& channel,
-                         const NetAddress& address, const std::vector<std::string>& reasons);
+absl::Status NoDeviceFor(verbs::VerbsApi& api, verbs::CmChannel& channel, const NetAddress& address,
+                         const std::vector<std::string>& reasons);
 
 }  // namespace verbena::net

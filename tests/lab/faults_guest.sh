@@ -140,6 +140,27 @@ auto_without_permission() {
   stop_server
 }
 
+# A device that libibverbs hides, since its provider is missing, is no reason either.
+auto_without_provider() {
+  local provider
+  provider=$(echo /usr/lib/*/libibverbs/librxe-rdmav*.so)
+  start_server --fabric=auto --listen="0.0.0.0:$PORT"
+  mv "$provider" "$WORK/"
+  REFUSED=3 refused 'auto, a client without the provider' 'no provider for rxe0' ibverbs-providers \
+    --fabric=soft -- "$BIN/verbena-cli" --fabric=auto --server="$RXE:$PORT" --timeout=5s put a b
+  stop_server
+  refused 'auto, a server without the provider' 'no provider for rxe0' ibverbs-providers \
+    --fabric=soft -- "${server[@]}" --fabric=auto --listen="$RXE:0"
+  # The kernel knows of no device that has this one.
+  start_server --fabric=auto --listen=127.0.0.1:0
+  stop_server
+  start_server --fabric=auto --listen=0.0.0.0:0
+  says "$LOG" 'not listening on every RDMA device' 'no provider for rxe0' "$SIW"
+  stop_server
+  mv "$WORK/${provider##*/}" "$provider"
+  ok 'auto, a wildcard without a provider: the others serve, and a warning tells'
+}
+
 client_without_permission() {
   start_server --fabric=verbs --listen="$RXE:$PORT"
   local nobody=(setpriv --reuid=65534 --clear-groups
@@ -274,6 +295,7 @@ all_devices_go() {
 
 cannot_start
 auto_without_permission
+auto_without_provider
 client_without_permission
 device_goes_at_the_start
 listens_everywhere

@@ -62,6 +62,27 @@ TEST_F(DeviceFiles, AMissingFileIsNamed) {
   EXPECT_NE(text.find("--device"), std::string::npos) << text;
 }
 
+TEST_F(DeviceFiles, AFileOfADeviceThatHasGone) {
+  AddDevice("uverbs0", "mlx5_0");
+  std::filesystem::create_directories(Dev() + "/infiniband/uverbs0");  // opening it fails: EISDIR
+  AddFile("rdma_cm");
+  const absl::Status status = Check();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_NE(status.message().find("/infiniband/uverbs0 (device mlx5_0)"), absl::string_view::npos)
+      << status;
+}
+
+TEST_F(DeviceFiles, ADeviceThatTheLibraryHidesIsNamed) {
+  AddDevice("uverbs0", "mlx5_0");
+  AddDevice("uverbs1", "mlx5_1");
+  EXPECT_TRUE(CheckProviders({"mlx5_1", "mlx5_0"}, Sys()).ok());
+  const absl::Status status = CheckProviders({"mlx5_0"}, Sys());
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_NE(status.message().find("no provider for mlx5_1,"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("ibverbs-providers"), absl::string_view::npos) << status;
+  EXPECT_TRUE(CheckProviders({}, Sys() + "/nowhere").ok());
+}
+
 // Root may open everything, so it is somebody else for the while.
 class NotRoot {
  public:
