@@ -184,8 +184,8 @@ class VERBENA_EXPORT Connection {
   /// Adds to a number that is stored as decimal text: an optional minus and digits, no spaces and
   /// no zeros ahead (only "0" itself), from -2^63 to 2^63 - 1. An absent key counts as 0.
   /// ChangeResult::number is the sum. FailedPrecondition if the value is not a number, OutOfRange
-  /// if the sum does not fit: `*present`, as for Put, is that value's version then, too. IfAbsent is
-  /// not allowed.
+  /// if the sum does not fit: `*present`, as for Put, is that value's version then, too. IfAbsent
+  /// is not allowed.
   absl::StatusOr<ChangeResult> Add(std::string_view key, int64_t summand,
                                    const ChangeOptions& options = {}, uint64_t* present = nullptr);
   /// Puts `suffix` (at most ServerLimits::eager_limit) behind the value; an absent key gets it as
