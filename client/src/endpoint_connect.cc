@@ -218,8 +218,10 @@ ConnectAnswer Endpoint::Answer() {
   if (type != RDMA_CM_EVENT_ESTABLISHED) {
     absl::Status error = verbs::CmEventError(type, reason, server_);
     if (error.ok()) return {};  // progress
-    // The connection manager has given up: here, or (a link that is down) at once.
-    return {type == RDMA_CM_EVENT_UNREACHABLE ? Kind::kAgain : Kind::kRefused, std::move(error)};
+    // The connection manager has given up: here, or (a link that is down) at once. That this
+    // process may open no more files another attempt does not change.
+    const bool again = type == RDMA_CM_EVENT_UNREACHABLE && reason != -EMFILE && reason != -ENFILE;
+    return {again ? Kind::kAgain : Kind::kRefused, std::move(error)};
   }
   connected_ = true;
   absl::Status status = OnEstablished(**event);

@@ -2,11 +2,16 @@
 
 #include <fcntl.h>
 #include <linux/memfd.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -25,9 +30,10 @@ constexpr uint64_t kSmallPage = 4096;
 constexpr uint64_t kHugePage = 2 * kMiB;
 
 absl::Status NoMemory(const std::string& name, uint64_t size, const char* call) {
-  return absl::ResourceExhaustedError(absl::StrCat("cannot get ", FormatSize(size),
-                                                   " of memory for ", name, ": ", call, ": ",
-                                                   std::strerror(errno)));
+  const int error = errno;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot get ", FormatSize(size), " of memory for ", name, ": ", call, ": ",
+                   std::strerror(error), error == EMFILE ? " (raise `ulimit -n`)" : ""));
 }
 
 // Whether the kernel gives transparent huge pages to the mapping at `data`, asked of the kernel
@@ -46,7 +52,47 @@ bool MayGetHugePages(const void* data) {
   return false;
 }
 
+// All SharedMemory of this process by its first byte. Never destroyed, since memory may outlive
+// other statics. The lock is held over a fork, so that the child finds it free.
+struct Listed {
+  uint64_t size;
+  SharedMemory::File file;
+};
+std::mutex& list_mutex() {
+  static std::mutex& mutex = *new std::mutex;
+  return mutex;
+}
+std::map<uintptr_t, Listed>& list() {
+  static std::map<uintptr_t, Listed>& all = []() -> std::map<uintptr_t, Listed>& {
+    pthread_atfork([] { list_mutex().lock(); }, [] { list_mutex().unlock(); },
+                   [] { list_mutex().unlock(); });
+    return *new std::map<uintptr_t, Listed>;
+  }();
+  return all;
+}
+
 }  // namespace
+
+void SharedMemory::List() {
+  struct stat status;
+  if (fstat(fd_.get(), &status) != 0) return;
+  const std::lock_guard lock(list_mutex());
+  list()[reinterpret_cast<uintptr_t>(data_)] = {
+      size_, {.fd = fd_.get(), .device = status.st_dev, .inode = status.st_ino, .offset = 0}};
+}
+
+std::optional<SharedMemory::File> SharedMemory::FileOf(const void* address, uint64_t length) {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  const std::lock_guard lock(list_mutex());
+  auto next = list().upper_bound(begin);
+  if (next == list().begin()) return std::nullopt;
+  const auto& [at, found] = *std::prev(next);
+  const uint64_t offset = begin - at;
+  if (offset > found.size || length > found.size - offset) return std::nullopt;
+  File file = found.file;
+  file.offset = offset;
+  return file;
+}
 
 const char* PageKindName(PageKind kind) {
   switch (kind) {
@@ -83,6 +129,7 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(const std::string& name, uint6
   // mmap of a hugetlb file reserves its pages, so success means that they are there.
   if (want_huge && map(MFD_HUGETLB | MFD_HUGE_2MB, kHugePage) == nullptr) {
     memory.kind_ = PageKind::kHugeTlb;
+    memory.List();
     return memory;
   }
   if (const char* failed = map(0, kSmallPage); failed != nullptr) {
@@ -92,6 +139,7 @@ absl::StatusOr<SharedMemory> SharedMemory::Create(const std::string& name, uint6
       MayGetHugePages(memory.data_)) {
     memory.kind_ = PageKind::kTransparent;
   }
+  memory.List();
   return memory;
 }
 
@@ -110,7 +158,13 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 }
 
 SharedMemory::~SharedMemory() {
-  if (data_ != nullptr) munmap(data_, size_);
+  if (data_ == nullptr) return;
+  {
+    // First: the next mapping may have the same address.
+    const std::lock_guard lock(list_mutex());
+    list().erase(reinterpret_cast<uintptr_t>(data_));
+  }
+  munmap(data_, size_);
 }
 
 absl::Status SharedMemory::SealFutureWrites() {

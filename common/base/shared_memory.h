@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -41,11 +42,25 @@ class SharedMemory {
   int fd() const { return fd_.get(); }
   PageKind page_kind() const { return kind_; }
 
+  // The file of one of this process's SharedMemory.
+  struct File {
+    int fd = -1;  // open as long as the memory is
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    uint64_t offset = 0;  // of the range's first byte in it
+  };
+  // The one that has the whole range, which must stay as long as the caller uses the descriptor;
+  // nullopt if there is none. Quick however much of it there is, while /proc/self/maps and
+  // /proc/self/fd take longer with each mapping and descriptor of the process. Thread-safe.
+  static std::optional<File> FileOf(const void* address, uint64_t length);
+
   // After this nobody can map the memory writable any more (F_SEAL_FUTURE_WRITE); this mapping
   // stays writable.
   absl::Status SealFutureWrites();
 
  private:
+  void List();
+
   UniqueFd fd_;
   uint8_t* data_ = nullptr;
   uint64_t size_ = 0;

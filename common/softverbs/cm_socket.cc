@@ -71,7 +71,10 @@ int BindName(const NetAddress& address, UniqueFd* socket_fd) {
 
 }  // namespace
 
-void CmMessage::AddFd(int fd) { fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+void CmMessage::AddFd(int fd) {
+  fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!fds.back().valid()) fd_error = errno;
+}
 
 int CmListener::Bind(NetAddress* address, UniqueFd* socket_fd) {
   if (!address->IsLocal()) return EADDRNOTAVAIL;
@@ -134,6 +137,12 @@ int CmSend(int socket_fd, const CmMessage& message) {
   return errno == ETOOMANYREFS || errno == ENOBUFS ? EAGAIN : errno;
 }
 
+void CmRefuse(int socket_fd) {
+  CmMessage reject(CmKind::kReject);
+  reject.body.reason = kRejectNoResources;
+  CmSend(socket_fd, reject);  // who is gone needs no answer
+}
+
 int CmReceive(int socket_fd, CmMessage* message) {
   iovec body = {&message->body, sizeof(message->body)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)];
@@ -148,7 +157,7 @@ int CmReceive(int socket_fd, CmMessage* message) {
   do {
     n = recvmsg(socket_fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (n < 0 && (errno == EINTR || errno == ECONNRESET));
-  if (n < 0) return errno == EAGAIN ? 0 : -1;
+  if (n < 0) return errno == EAGAIN ? 0 : -ECONNRESET;
   message->fds.clear();
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
@@ -163,11 +172,11 @@ int CmReceive(int socket_fd, CmMessage* message) {
     LogError(
         "softverbs: descriptors that a peer has sent were lost, since this process may open no "
         "more (raise `ulimit -n`)");
-    return -1;
+    return -EMFILE;
   }
   if (n != static_cast<ssize_t>(sizeof(message->body)) || message->body.magic != CmBody::kMagic ||
       message->body.data_length > kAcceptData) {
-    return -1;
+    return -ECONNRESET;
   }
   ucred peer{};
   socklen_t length = sizeof(peer);

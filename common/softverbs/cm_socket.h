@@ -20,6 +20,10 @@ namespace verbena::softverbs {
 inline constexpr size_t kConnectData = 56;
 inline constexpr size_t kAcceptData = 196;
 inline constexpr size_t kRejectData = 148;
+// IB CM reject reasons, as rdma_cm reports them.
+inline constexpr int kRejectNoResources = 3;
+inline constexpr int kRejectNobodyListens = 8;
+inline constexpr int kRejectByConsumer = 28;
 
 enum class CmKind : uint32_t {
   kRequest = 1,     // active -> passive; descriptors below
@@ -62,7 +66,8 @@ struct CmBody {
 struct CmMessage {
   CmBody body;
   std::vector<UniqueFd> fds;
-  pid_t pid = 0;  // of the sender, as the kernel says
+  int fd_error = 0;  // errno of a descriptor that AddFd could not duplicate: not to be sent then
+  pid_t pid = 0;     // of the sender, as the kernel says
 
   CmMessage() = default;
   explicit CmMessage(CmKind kind) { body.kind = kind; }
@@ -84,7 +89,10 @@ int CmConnect(const NetAddress& target, UniqueFd* socket);
 
 // 0, EAGAIN (socket full) or another positive errno.
 int CmSend(int socket, const CmMessage& message);
-// 1: a message; 0: nothing there; -1: the other end is gone or sent nonsense.
+// Tells who asks for a connection that this end has no room for it.
+void CmRefuse(int socket);
+// 1: a message; 0: nothing there; a negative errno: ECONNRESET if the other end is gone or sent
+// nonsense, EMFILE if this process could not open what it has sent.
 int CmReceive(int socket, CmMessage* message);
 
 }  // namespace verbena::softverbs

@@ -121,10 +121,16 @@ int ConnectionManager::StartConnecting(CmId* id) {
   }
   if (error != 0) return error;
   auto link = std::make_shared<Link>(this, 0, std::move(socket));
-  if (const absl::Status made = link->CreateSegment(); !made.ok()) return ENOMEM;
+  if (const absl::Status made = link->CreateSegment(); !made.ok()) {
+    return errno == EMFILE || errno == ENFILE ? errno : ENOMEM;
+  }
   id->link = link;
   id_of_link_[link.get()] = id->serial;
   FillQp(&id->connecting, id->queue_pair(), link->segment_fd());
+  if (const int error_of_fds = id->connecting.fd_error; error_of_fds != 0) {
+    CloseLink(id);
+    return error_of_fds;
+  }
   if (!link->Send(id->connecting) || !link->Watch()) {
     CloseLink(id);
     id->state = State::kFailed;
@@ -232,6 +238,7 @@ bool ConnectionManager::RefuseForWantOfDescriptors(const CmId& listener) {
   spare_fd_.Reset();
   const UniqueFd refused(accept4(listener.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   const bool accepted = refused.valid();
+  if (accepted) CmRefuse(refused.get());
   if (accepted && !out_of_descriptors_) {
     LogError("softverbs: no file descriptor is left for another connection (ulimit -n)");
   }
@@ -300,6 +307,7 @@ int ConnectionManager::Accept(CmId* id, const rdma_conn_param* given) {
   reply.body.flow_control = param.flow_control;
   reply.body.rnr_retry_count = param.rnr_retry_count & 7;
   FillQp(&reply, qp, -1);
+  if (reply.fd_error != 0) return reply.fd_error;
   qp->Establish(id->link, attr);
   // Announced before the reply, so that the first READ finds the memory known.
   AnnounceMemories(id->link.get(), qp->pd_id());
@@ -369,8 +377,8 @@ void ConnectionManager::PeerDied(CmId* id) {
   switch (id->state) {
     case State::kConnecting:
       id->state = State::kFailed;
+      Raise(id, RDMA_CM_EVENT_UNREACHABLE, id->link->out_of_descriptors() ? -EMFILE : -ETIMEDOUT);
       CloseLink(id);
-      Raise(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
       return;
     case State::kConnected:
     case State::kAccepted:

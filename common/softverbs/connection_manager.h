@@ -32,10 +32,6 @@ namespace verbena::softverbs {
 
 class CmId;
 
-// IB CM reject reasons, as rdma_cm reports them.
-inline constexpr int kRejectNobodyListens = 8;
-inline constexpr int kRejectByConsumer = 28;
-
 struct CmEvent : rdma_cm_event {
   std::array<uint8_t, 256> data;
 };

@@ -155,6 +155,11 @@ void Link::Close() {
   outbox_.clear();
 }
 
+void Link::RefuseForWantOfDescriptors() {
+  const std::lock_guard lock(socket_mutex_);
+  if (socket_.valid()) CmRefuse(socket_.get());
+}
+
 void Link::Announce(uint64_t memory, int fd) {
   {
     const std::lock_guard lock(socket_mutex_);
@@ -202,6 +207,7 @@ bool Link::ReceiveOne(CmMessage* message, bool* closed) {
   if (!socket_.valid()) return false;
   const int result = CmReceive(socket_.get(), message);
   if (result < 0) *closed = true;
+  if (result == -EMFILE) out_of_descriptors_.store(true);
   if (result <= 0) return false;
   TakeAnnouncement(message);
   return true;
@@ -240,6 +246,7 @@ void Link::OnEvents(uint32_t events) {
       }
     }
     if (closed) {
+      if (side_ == 1 && out_of_descriptors()) RefuseForWantOfDescriptors();
       Close();
       owner_->OnLinkClosed(this);
       return;

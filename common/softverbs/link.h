@@ -87,6 +87,9 @@ class Link : public EpollHandler, public std::enable_shared_from_this<Link> {
   // Makes the other end go to ERR once it has received `messages` messages.
   void RaiseFault(Fault kind, uint64_t messages);
 
+  // Whether the link has ended since this process could not open what the peer has sent.
+  bool out_of_descriptors() const { return out_of_descriptors_.load(); }
+
   // PD of this end's QP, 0 before there is one (LinkRegistry).
   std::atomic<uint32_t> local_pd{0};
 
@@ -96,6 +99,7 @@ class Link : public EpollHandler, public std::enable_shared_from_this<Link> {
   int AdoptChannel(PeerProcess& peer, size_t which, uint64_t id, UniqueFd fd);
   bool ReceiveOne(CmMessage* message, bool* closed);
   void FlushOutbox();
+  void RefuseForWantOfDescriptors();
   void AdoptMemory(uint64_t id, UniqueFd fd);
   void TakeAnnouncement(CmMessage* message);
   void FireIfArmed(uint32_t cq, int channel, bool solicited);
@@ -121,6 +125,7 @@ class Link : public EpollHandler, public std::enable_shared_from_this<Link> {
   std::vector<std::pair<uint64_t, UniqueFd>> early_memories_;  // announced before SetRemote
   bool peer_closed_ = false;
   std::atomic<bool> closed_{false};
+  std::atomic<bool> out_of_descriptors_{false};
 
   friend class LinkRegistry;
 };

@@ -16,9 +16,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/shared_memory.h"
 #include "common/softverbs/link.h"
 
 namespace verbena::softverbs {
@@ -30,6 +32,7 @@ struct Mapping {
   bool writable = true;
   bool of_file = false;  // it is a shared mapping of `file`
   BackingFile file;
+  int fd = -1;  // on the file, where it is known
 };
 
 // Adds a line of /proc/self/maps that covers `covered`, which the range has from `address` on.
@@ -49,11 +52,20 @@ void AddLine(uint64_t address, uint64_t covered, uint64_t from, const char* flag
   }
 }
 
-// Looks in /proc/self/maps, which touches no page of a range that may be large. The range may span
-// several lines of one file with consecutive offsets (madvise splits them). Where there is nothing
-// to look at, all is taken to be there.
+// Nearly all that is registered is SharedMemory. Else this looks in /proc/self/maps, which touches
+// no page of a range that may be large, but takes longer the more the process has mapped. The range
+// may span several lines of one file with consecutive offsets (madvise splits them). Where there is
+// nothing to look at, all is taken to be there.
 Mapping FindMapping(uint64_t address, uint64_t length) {
   Mapping mapping;
+  const std::optional<SharedMemory::File> known =
+      SharedMemory::FileOf(reinterpret_cast<const void*>(address), length);
+  if (known.has_value()) {
+    mapping.of_file = true;
+    mapping.file = {known->device, known->inode, known->offset};
+    mapping.fd = known->fd;
+    return mapping;
+  }
   FILE* maps = length == 0 ? nullptr : std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) return mapping;
   uint64_t covered = address;
@@ -78,8 +90,15 @@ Mapping FindMapping(uint64_t address, uint64_t length) {
   }
   std::free(line);
   std::fclose(maps);
-  if (covered < end) mapping = {.readable = false, .writable = false, .of_file = false, .file = {}};
+  if (covered < end) {
+    mapping = {};
+    mapping.readable = mapping.writable = false;
+  }
   return mapping;
+}
+
+UniqueFd Duplicate(int fd) {
+  return UniqueFd(static_cast<int>(syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0)));
 }
 
 // A descriptor of our own on the file, if the process has one open. Plain system calls: other
@@ -93,7 +112,7 @@ UniqueFd FindOpenFile(const BackingFile& file) {
     struct stat status;
     if (entry->d_name[0] == '.' || syscall(SYS_fstat, fd, &status) != 0) continue;
     if (status.st_dev == file.device && status.st_ino == file.inode) {
-      found = UniqueFd(static_cast<int>(syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0)));
+      found = Duplicate(fd);
       break;
     }
   }
@@ -124,15 +143,15 @@ std::unique_ptr<MemoryRegions> MemoryRegions::Create() {
   return regions;
 }
 
-void MemoryRegions::FindMemory(const BackingFile& file, uint64_t* memory, uint64_t* offset) {
-  for (auto& [id, known] : memories_) {
-    if (known->device == file.device && known->inode == file.inode) {
-      *memory = id;
-      *offset = file.offset;
-      return;
-    }
+void MemoryRegions::FindMemory(const BackingFile& file, int known_fd, uint64_t* memory,
+                               uint64_t* offset) {
+  const auto known = ids_.find({file.device, file.inode});
+  if (known != ids_.end()) {
+    *memory = known->second;
+    *offset = file.offset;
+    return;
   }
-  UniqueFd fd = FindOpenFile(file);
+  UniqueFd fd = known_fd >= 0 ? Duplicate(known_fd) : FindOpenFile(file);
   if (!fd.valid()) return;
   auto entry = std::make_unique<LocalMemory>();
   entry->id = *memory = next_memory_++;
@@ -140,6 +159,7 @@ void MemoryRegions::FindMemory(const BackingFile& file, uint64_t* memory, uint64
   entry->device = file.device;
   entry->inode = file.inode;
   *offset = file.offset;
+  ids_[{file.device, file.inode}] = entry->id;
   memories_[entry->id] = std::move(entry);
 }
 
@@ -150,7 +170,9 @@ bool MemoryRegions::ReleaseMemory(uint64_t memory, uint32_t pd) {
   pds.erase(pd);
   if (pds.empty()) {
     pds_of_.erase(memory);
-    memories_.erase(memory);
+    const auto gone = memories_.find(memory);
+    ids_.erase({gone->second->device, gone->second->inode});
+    memories_.erase(gone);
   }
   return true;
 }
@@ -185,7 +207,7 @@ MemoryRegion* MemoryRegions::Register(ProtectionDomain* pd, void* address, size_
     }
     MrEntry& entry = mutable_table().entries[index];
     uint64_t offset = 0;
-    if (mapping.of_file) FindMemory(mapping.file, &mr->memory, &offset);
+    if (mapping.of_file) FindMemory(mapping.file, mapping.fd, &mr->memory, &offset);
     if (mr->memory != 0) ++pds_of_[mr->memory][pd->id];
     // `length` of the entry's last life tells nothing; the generation is kept in `offset`'s place
     // while the entry is free.

@@ -79,8 +79,8 @@ class MemoryRegions {
 
  private:
   MrTable& mutable_table() { return *static_cast<MrTable*>(table_mapping_.data()); }
-  // Leaves both alone where the process has no descriptor of the file.
-  void FindMemory(const BackingFile& file, uint64_t* memory, uint64_t* offset);
+  // Leaves both alone where the process has no descriptor of the file. `known_fd` is one, or -1.
+  void FindMemory(const BackingFile& file, int known_fd, uint64_t* memory, uint64_t* offset);
   // True if it was the PD's last registration in that memory.
   bool ReleaseMemory(uint64_t memory, uint32_t pd);
 
@@ -90,6 +90,7 @@ class MemoryRegions {
   std::vector<uint32_t> free_;  // indices
   uint64_t next_memory_ = 1;
   std::map<uint64_t, std::unique_ptr<LocalMemory>> memories_;
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> ids_;  // of device and inode: in memories_
   // memory -> PD -> registrations
   std::map<uint64_t, std::map<uint32_t, int>> pds_of_;
 };

@@ -17,9 +17,13 @@
 namespace verbena::softverbs {
 namespace {
 
+// Leaves errno as it is.
 absl::Status Failed(const char* what, const char* call) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("shared segment ", what, ": ", call, ": ", std::strerror(errno)));
+  const int error = errno;
+  absl::Status failed = absl::ResourceExhaustedError(
+      absl::StrCat("shared segment ", what, ": ", call, ": ", std::strerror(error)));
+  errno = error;
+  return failed;
 }
 
 }  // namespace

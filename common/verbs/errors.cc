@@ -424,9 +424,17 @@ absl::Status CmEventError(rdma_cm_event_type type, int status, std::string_view 
   const absl::StatusCode code = CmEventCode(type);
   if (code == absl::StatusCode::kOk) return absl::OkStatus();
   std::string text = absl::StrCat(ToAbsl(what), ": ", CmEventText(type));
+  if (status == -EMFILE || status == -ENFILE) {
+    // The event is one of those that tell of a peer, but this is about here.
+    return ErrnoStatus(-status, "connecting to", what);
+  }
   if (type == RDMA_CM_EVENT_REJECTED) {
     if (status == kRejectedNoListener || status == -ECONNREFUSED) {
       absl::StrAppend(&text, ": nobody listens on that port");
+    } else if (status == kRejectedNoResources) {
+      absl::StrAppend(&text,
+                      ": that process, or its machine, has no room for another connection "
+                      "(see its log, and `ulimit -n` there)");
     } else if (status != kRejectedByConsumer) {
       absl::StrAppend(&text, ": ", RejectText(status));
     }

@@ -101,6 +101,7 @@ absl::Status CmEventError(rdma_cm_event_type type, int status, std::string_view 
 
 // rdma_cm_event::status of a rejected connection (InfiniBand's reject reasons, which librdmacm uses
 // for every transport).
+inline constexpr int kRejectedNoResources = 3;       // descriptors or memory
 inline constexpr int kRejectedTimeout = 4;           // it heard no answer from this side
 inline constexpr int kRejectedStaleConnection = 10;  // it has this queue pair from another time
 inline constexpr int kRejectedByConsumer = 28;       // the server called rdma_reject

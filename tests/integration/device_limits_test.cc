@@ -2,17 +2,22 @@
 // its name. The wrapping table enforces what it answers, so a depth that was not clamped fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "client/src/fabric.h"
+#include "common/base/unique_fd.h"
 #include "common/softverbs/softverbs.h"
 #include "common/verbs/fault_verbs.h"
 #include "common/verbs/limited_verbs.h"
 #include "server/server.h"
 #include "tests/integration/eventually.h"
+#include "tests/integration/fabric_under_test.h"
 #include "tests/integration/raw_client.h"
 #include "verbena/connection.h"
 
@@ -22,6 +27,7 @@ namespace {
 using server::Server;
 using server::ServerConfig;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using verbs::LimitedVerbs;
 using verbs::LoweredLimits;
@@ -405,6 +411,42 @@ TEST(OwnReceiveQueues, WhoSendsMoreThanGrantedIsDisconnected) {
     ASSERT_TRUE(Eventually([&] { return (*server)->network().connections() == 1; }));
     EXPECT_EQ((*witness)->Call(OpCode::kPing, "", "x")->code(), ResultCode::kOk);
   }
+}
+
+// Server and client may open no more files, in a process that has few left: whichever of them meets
+// that, connecting says so, and long before its time is over.
+TEST(DescriptorLimit, IsToldInWords) {
+  auto server = Server::Start(Config(softverbs::SoftVerbs(), {}));
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  // What the process keeps open once it has connected is there.
+  ASSERT_TRUE(Connect(softverbs::SoftVerbs(), **server).ok());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  int refused = 0;
+  absl::Status last = absl::UnknownError("not tried");
+  for (rlim_t allowed = 0; allowed < 200 && !last.ok(); ++allowed) {
+    const UniqueFd next(dup(STDIN_FILENO));
+    ASSERT_TRUE(next.valid());
+    rlimit few = before;
+    few.rlim_cur = static_cast<rlim_t>(next.get()) + 1 + allowed;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const auto start = std::chrono::steady_clock::now();
+    const client::ScopedFabric scoped(softverbs::SoftVerbs());
+    Options options;
+    options.connect_timeout = std::chrono::seconds(60);
+    last = Connection::Connect((*server)->address(), options).status();
+    const auto taken = std::chrono::steady_clock::now() - start;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    if (last.ok()) break;
+    ++refused;
+    // The server's words are cut to what a refusal has room for.
+    EXPECT_THAT(Text(last), AnyOf(HasSubstr("ulimit -n"), HasSubstr("Too many open files")))
+        << allowed << " are left";
+    EXPECT_LT(taken, Soon()) << allowed << " are left: " << last.ToString();
+  }
+  EXPECT_TRUE(last.ok()) << last.ToString();
+  EXPECT_GT(refused, 3);
+  EXPECT_TRUE((*server)->Stop(absl::Seconds(30)));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netdb.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -220,6 +221,34 @@ TEST(SharedMemoryTest, IsZeroedAndShared) {
   memory->data()[9999] = 42;
   EXPECT_EQ(static_cast<const uint8_t*>(other)[9999], 42);
   munmap(other, memory->size());
+}
+
+TEST(SharedMemoryTest, IsFoundByItsAddressWhileItLives) {
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("test", 8192, false);
+  absl::StatusOr<SharedMemory> other = SharedMemory::Create("test", 4096, false);
+  ASSERT_TRUE(memory.ok() && other.ok());
+  const auto found = SharedMemory::FileOf(memory->data() + 100, 8092);
+  ASSERT_TRUE(found.has_value());
+  struct stat status;
+  ASSERT_EQ(fstat(memory->fd(), &status), 0);
+  EXPECT_EQ(found->fd, memory->fd());
+  EXPECT_EQ(found->device, status.st_dev);
+  EXPECT_EQ(found->inode, status.st_ino);
+  EXPECT_EQ(found->offset, 100u);
+  EXPECT_TRUE(SharedMemory::FileOf(memory->data() + 8192, 0).has_value());
+  EXPECT_FALSE(SharedMemory::FileOf(memory->data(), 8193).has_value());
+  EXPECT_FALSE(SharedMemory::FileOf(memory->data(), ~uint64_t{0}).has_value());
+  EXPECT_FALSE(SharedMemory::FileOf(nullptr, 1).has_value());
+  EXPECT_FALSE(SharedMemory::FileOf(&status, sizeof status).has_value());
+
+  uint8_t* const at = memory->data();
+  SharedMemory moved = *std::move(memory);
+  EXPECT_TRUE(SharedMemory::FileOf(at, 1).has_value());
+  moved = *std::move(other);  // the moved-from one has the first mapping now
+  EXPECT_TRUE(SharedMemory::FileOf(at, 1).has_value());
+  other = absl::UnknownError("gone");
+  EXPECT_FALSE(SharedMemory::FileOf(at, 1).has_value());
+  EXPECT_TRUE(SharedMemory::FileOf(moved.data(), 4096).has_value());
 }
 
 TEST(SharedMemoryTest, WithHugePagesWantedItWorksEitherWay) {
