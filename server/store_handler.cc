@@ -100,7 +100,9 @@ net::Change ChangeOf(const auto& result) {
   change.code = CodeOf(result.outcome);
   change.existed = result.existed;
   change.version = result.version;
-  change.text = TextOf(result.outcome, result.version);
+  if (result.outcome != storage::Outcome::kDone) {
+    change.text = TextOf(result.outcome, result.version);
+  }
   return change;
 }
 

@@ -7,8 +7,11 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +46,28 @@ constexpr size_t kThreadGets = 50'000;
 constexpr uint32_t kBlock = 160;
 
 double Seconds(int64_t begin) { return static_cast<double>(MonotonicNanos() - begin) * 1e-9; }
+
+// Times of pieces of work. Compared are medians, since a sum contains whatever the scheduler did
+// meanwhile: both ends of a PUT are threads that poll, and the machine may have other work.
+class Times {
+ public:
+  explicit Times(size_t count) { nanos_.reserve(count); }
+
+  // Runs work() and takes its time.
+  template <typename Work>
+  absl::Status Take(Work&& work) {
+    const int64_t begin = clock_.NowSerial();
+    absl::Status status = std::forward<Work>(work)();
+    nanos_.push_back(LessOverhead(clock_.Nanos(begin, clock_.NowSerial()), overhead_));
+    return status;
+  }
+  double Median() { return GroupedMedian(nanos_); }
+
+ private:
+  const TickClock clock_;
+  const double overhead_ = clock_.PairOverheadNanos();
+  std::vector<uint32_t> nanos_;
+};
 
 // One ratio of the table, with its samples, one for each round.
 struct Ratio {
@@ -181,85 +206,86 @@ class ClientRatios {
     Connection& connection = client_->connection();
     const KeySequence keys(config_, kPuts, number);
     const ValueSequence values(keys, config_.value_size, number);
-    double single = 0;
-    double together = 0;
+    Times single(kPuts);
+    Times together(kPuts / kPutsTogether);
     const absl::Status measured = Both(
         number,
         [&] {
-          const int64_t begin = MonotonicNanos();
           for (size_t i = 0; i < kPuts; ++i) {
-            VERBENA_RETURN_IF_ERROR(connection.Put(keys[i], values[i]).status());
+            VERBENA_RETURN_IF_ERROR(
+                single.Take([&] { return connection.Put(keys[i], values[i]).status(); }));
           }
-          single = Seconds(begin);
           return absl::OkStatus();
         },
         [&] {
           std::vector<KeyValue> items(kPutsTogether);
-          const int64_t begin = MonotonicNanos();
           for (size_t i = 0; i < kPuts; i += kPutsTogether) {
             for (size_t j = 0; j < kPutsTogether; ++j) items[j] = {keys[i + j], values[i + j]};
-            VERBENA_RETURN_IF_ERROR(connection.MultiPut(items));
+            VERBENA_RETURN_IF_ERROR(together.Take([&] { return connection.MultiPut(items); }));
           }
-          together = Seconds(begin);
           return absl::OkStatus();
         });
-    if (!measured.ok()) return measured;
-    puts_together_.rounds.push_back(single / together);
+    VERBENA_RETURN_IF_ERROR(measured);
+    puts_together_.rounds.push_back(kPutsTogether * single.Median() / together.Median());
     return absl::OkStatus();
   }
 
   // Each of 64 submitted and polled for by itself, so that each READ has its doorbell; then waits
   // for all.
-  absl::Status OneByOne(const KeySequence& keys) {
+  absl::Status OneByOne(std::span<const std::string_view> keys,
+                        std::array<std::string, kGetsTogether>& values) {
     Connection& connection = client_->connection();
     absl::Status failure;
-    std::array<std::string, kGetsTogether> values;
-    for (size_t i = 0; i < keys.size(); i += kGetsTogether) {
-      for (size_t j = 0; j < kGetsTogether; ++j) {
-        VERBENA_RETURN_IF_ERROR(connection.SubmitGet(
-            keys[i + j],
-            [&failure, value = &values[j]](const absl::Status& status, const GetResult& result) {
-              if (!status.ok()) failure = status;
-              value->assign(result.value);
-            }));
-        connection.Poll();
-      }
-      connection.Drain();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      VERBENA_RETURN_IF_ERROR(connection.SubmitGet(
+          keys[i],
+          [&failure, value = &values[i]](const absl::Status& status, const GetResult& result) {
+            if (!status.ok()) failure = status;
+            value->assign(result.value);
+          }));
+      connection.Poll();
     }
+    connection.Drain();
     return failure;
+  }
+
+  // Runs gets(keys), of kGetsTogether keys, for all of them.
+  template <typename Gets>
+  static absl::Status ByGroups(const KeySequence& keys, Times& times, Gets&& gets) {
+    std::array<std::string_view, kGetsTogether> some;
+    for (size_t i = 0; i < keys.size(); i += kGetsTogether) {
+      for (size_t j = 0; j < kGetsTogether; ++j) some[j] = keys[i + j];
+      VERBENA_RETURN_IF_ERROR(times.Take([&] { return gets(some); }));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status MultiGet(uint32_t number) {
     Connection& connection = client_->connection();
     const KeySequence keys(config_, kGets, number);
-    std::array<std::string_view, kGetsTogether> some;
+    Times single(kGets / kGetsTogether);
+    Times together(kGets / kGetsTogether);
+    std::array<std::string, kGetsTogether> values;
     std::vector<GetItem> items;
-    double single = 0;
-    double together = 0;
     const auto doorbells = [&] { return static_cast<double>(connection.stats().doorbells); };
     const absl::Status measured = Both(
         number,
         [&] {
           const double before = doorbells();
-          const int64_t begin = MonotonicNanos();
-          VERBENA_RETURN_IF_ERROR(OneByOne(keys));
-          single = Seconds(begin);
+          VERBENA_RETURN_IF_ERROR(
+              ByGroups(keys, single, [&](const auto& some) { return OneByOne(some, values); }));
           one_by_one_doorbells_.rounds.push_back((doorbells() - before) / kGets);
           return absl::OkStatus();
         },
         [&] {
           const double before = doorbells();
-          const int64_t begin = MonotonicNanos();
-          for (size_t i = 0; i < kGets; i += kGetsTogether) {
-            for (size_t j = 0; j < kGetsTogether; ++j) some[j] = keys[i + j];
-            VERBENA_RETURN_IF_ERROR(connection.MultiGet(some, &items));
-          }
-          together = Seconds(begin);
+          VERBENA_RETURN_IF_ERROR(ByGroups(
+              keys, together, [&](const auto& some) { return connection.MultiGet(some, &items); }));
           multi_doorbells_.rounds.push_back((doorbells() - before) / kGets);
           return absl::OkStatus();
         });
-    if (!measured.ok()) return measured;
-    multi_get_.rounds.push_back(together / single);
+    VERBENA_RETURN_IF_ERROR(measured);
+    multi_get_.rounds.push_back(together.Median() / single.Median());
     const std::vector<uint64_t> offsets = Offsets(number);
     VERBENA_ASSIGN_OR_RETURN(const double lists, client_->ReadPipelined(offsets));
     VERBENA_ASSIGN_OR_RETURN(const double singles, single_client_->ReadPipelined(offsets));

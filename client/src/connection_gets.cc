@@ -41,30 +41,52 @@ absl::Status Connection::Impl::CheckRoom() const {
   return absl::OkStatus();
 }
 
-// Keys of common lengths are copied here by a few overlapping words, as they are compared: for so
-// little a call costs more than it does.
 std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view key) {
-  char* const to =
-      op.key_memory;  // read once: for all that the compiler knows, it points to itself
-  const char* const from = key.data();
-  const size_t size = key.size();
-  if (size >= 16 && size <= 32) [[likely]] {
-    char begin[16];
-    char end[16];
-    std::memcpy(begin, from, sizeof(begin));
-    std::memcpy(end, from + size - sizeof(end), sizeof(end));
-    std::memcpy(to, begin, sizeof(begin));
-    std::memcpy(to + size - sizeof(end), end, sizeof(end));
-  } else {
-    std::memcpy(to, from, size);
+  std::memcpy(op.key_memory, key.data(), key.size());
+  return {op.key_memory, key.size()};
+}
+
+// Keys of the lengths that most have are hashed and copied here, the latter by a few overlapping
+// words, as they are compared: for so little a call costs more than it does.
+namespace {
+constexpr bool IsShort(size_t size) { return size - 17 <= 32 - 17; }
+
+[[gnu::noinline]] KeyHash HashOfOtherLength(std::string_view key, const layout::SeededXxh3& seed) {
+  return KeyHash::Of(key, seed);
+}
+}  // namespace
+
+[[gnu::always_inline]] inline KeyHash Connection::Impl::HashOf(std::string_view key) const {
+  const layout::SeededXxh3& seed = context_->hash_seed;
+  if (IsShort(key.size())) [[likely]]
+    return {seed.HashShort(key.data(), key.size())};
+  return HashOfOtherLength(key, seed);
+}
+
+// Copies the key into the operation's memory; `*key` is the copy then.
+[[gnu::always_inline]] inline KeyHash Connection::Impl::KeepAndHash(const Operation& op,
+                                                                    std::string_view* key) const {
+  const char* const from = key->data();
+  const size_t size = key->size();
+  if (!IsShort(size)) [[unlikely]] {
+    *key = KeepKey(op, *key);
+    return HashOfOtherLength(*key, context_->hash_seed);
   }
-  return {to, size};
+  // Read once: for all that the compiler knows, it points to itself.
+  char* const to = op.key_memory;
+  char begin[16];
+  char end[16];
+  std::memcpy(begin, from, sizeof(begin));
+  std::memcpy(end, from + size - sizeof(end), sizeof(end));
+  std::memcpy(to, begin, sizeof(begin));
+  std::memcpy(to + size - sizeof(end), end, sizeof(end));
+  *key = {to, size};
+  return {context_->hash_seed.HashShort(from, size)};
 }
 
 // The lookup itself begins with the next flush; until then the cached bucket's lines are fetched.
-[[gnu::always_inline]] inline void Connection::Impl::StartGet(Operation& op, std::string_view key) {
+void Connection::Impl::StartGet(Operation& op, std::string_view key, KeyHash hash) {
   op.key = key;
-  const KeyHash hash = KeyHash::Of(key, context_->hash_seed);
   if (!options_.one_sided_reads) [[unlikely]] {
     op.lookup.set_hash(hash);
     Ask(op);
@@ -77,14 +99,21 @@ std::string_view Connection::Impl::KeepKey(const Operation& op, std::string_view
 [[gnu::always_inline]] inline absl::Status Connection::Impl::SubmitGet(std::string_view key,
                                                                        GetCallback&& callback,
                                                                        int64_t timeout_ns) {
-  if (!dead_.ok() || pool_.full() || key.empty() || key.size() > limits_.max_key_size) {
+  // An empty key is longer than any.
+  if (!dead_.ok() || pool_.full() || key.size() - 1 >= limits_.max_key_size) [[unlikely]] {
     return CheckSubmit(key);
   }
-  Operation& op = pool_.Acquire(OperationKind::kGet);
+  Operation& op = pool_.Acquire(OperationKind::kGet, timeout_ns);
   // In place of the one that is there, which is empty since it has run, and needs no destructor.
   std::construct_at(&op.on_get, std::move(callback));
-  op.timeout_ns = timeout_ns;
-  StartGet(op, KeepKey(op, key));
+  const KeyHash hash = KeepAndHash(op, &key);
+  if (!warm_reads_) [[unlikely]] {
+    StartGet(op, key, hash);
+    return absl::OkStatus();
+  }
+  op.key = key;
+  op.lookup.PrepareCached(*context_, hash, key);
+  starts_.Push(&op);
   return absl::OkStatus();
 }
 
@@ -139,37 +168,47 @@ void Connection::Impl::LoseQueue() {
 // are in vain, when something else completes, or when what was READ is not the key's item. Then it
 // goes on as any other does (BecomeOperation), just as if it had begun so.
 
+// Out of line: nothing of it is to be kept at hand where all is well.
+void Connection::Impl::LoneEnd::Set(int with_error, int with_count) {
+  error = with_error;
+  count = with_count;
+}
+
 // Posts a READ of the block into the operation's sink and polls. True if it has come, and it is the
 // key's item; else `*end` says what has happened.
 //
 // Requires that no READ is in flight: then there is a place in the send queue
 // (Endpoint::send_room).
-[[gnu::always_inline]] inline bool Connection::Impl::ReadAlone(const Operation& op,
-                                                               const WarmBlock& block,
-                                                               std::string_view key, uint32_t polls,
-                                                               LoneEnd* end, GetResult* got) {
+[[gnu::always_inline]] inline bool Connection::Impl::ReadAlone(const Operation& op, WarmBlock block,
+                                                               const std::string_view& key,
+                                                               uint32_t polls, LoneEnd* end,
+                                                               std::string_view* value,
+                                                               uint64_t* version) {
   assert(reads_in_flight_ == 0);
   lone_sge_.addr = verbs::AddressOf(op.sink->block.data());
   lone_sge_.length = static_cast<uint32_t>(block.length);
   lone_read_.wr_id = op.read_id;
   lone_read_.wr.rdma.remote_addr = region_address_ + block.slot.offset();
   stats_.bytes_read += block.length;
-  const int error = verbs::PostSend(endpoint_->qp(), &lone_read_);
+  const int error = verbs::PostSend(endpoint_->qp(), &lone_read_, &lone_bad_);
   if (error != 0) [[unlikely]] {
-    end->error = error;
-    end->count = 0;
+    end->Set(error, 0);
     return false;
   }
   int count;
   do {
     count = verbs::Poll(endpoint_->cq(), {&end->completion, 1});
   } while (count == 0 && --polls != 0 && (polls % kPollsPerLook != 0 || !LookDue()));
-  if (count != 1 || end->completion.wr_id != op.read_id ||
-      end->completion.status != IBV_WC_SUCCESS ||
+  if (count != 1) [[unlikely]] {
+    end->Set(0, count);
+    return false;
+  }
+  // Known to whoever has made the block's bounds, not to the compiler.
+  if (block.length < sizeof(layout::ItemHeader)) __builtin_unreachable();
+  if (end->completion.wr_id != op.read_id || end->completion.status != IBV_WC_SUCCESS ||
       !layout::TakeItemOf(op.sink->block.data(), block.length, block.slot.offset(), key,
-                          context_->hash_seed, &got->value, &got->version)) [[unlikely]] {
-    end->error = 0;
-    end->count = count;
+                          context_->hash_seed, value, version)) [[unlikely]] {
+    end->Set(0, 1);
     return false;
   }
   ++lone_gets_;
@@ -177,7 +216,7 @@ void Connection::Impl::LoseQueue() {
 }
 
 // After ReadAlone, of an operation for which Lookup::Prepare has been called.
-void Connection::Impl::BecomeOperation(Operation& op, const WarmBlock& block, const LoneEnd& end) {
+void Connection::Impl::BecomeOperation(Operation& op, WarmBlock block, const LoneEnd& end) {
   op.lookup.ReadingWarm(*context_, block.slot, block.length);
   CountPosted(1, end.error);
   if (end.count < 0) {
@@ -194,7 +233,7 @@ void Connection::Impl::BecomeOperation(Operation& op, const WarmBlock& block, co
 // While these hold there is nothing to do but GETs: nothing waits to be sent, no look at the clock
 // is due, and no READ is in flight.
 [[gnu::always_inline]] inline bool Connection::Impl::NothingElseDue() const {
-  return up_ && reads_in_flight_ == 0 && !requests_.CanSend() && !LookDue();
+  return up_ && (reads_in_flight_ | requests_.unsent()) == 0 && !LookDue();
 }
 
 // A call that waits needs no operation: it borrows the sink and the id of the one that it would be
@@ -204,37 +243,38 @@ void Connection::Impl::BecomeOperation(Operation& op, const WarmBlock& block, co
                                                                uint64_t* version,
                                                                int64_t timeout_ns,
                                                                absl::Status* status) {
-  if (in_callback_ || !warm_reads_ || pool_.used() != 0 || key.empty() ||
-      key.size() > limits_.max_key_size || !NothingElseDue()) [[unlikely]]
+  if (in_callback_ || !warm_reads_ || pool_.used() != 0 || key.size() - 1 >= limits_.max_key_size ||
+      !NothingElseDue()) [[unlikely]]
     return false;
-  const KeyHash hash = KeyHash::Of(key, context_->hash_seed);
+  const KeyHash hash = HashOf(key);
   const layout::Bucket* const home = Lookup::HomeOf(*context_, hash);
   WarmBlock block;
   if (home == nullptr || !Lookup::FindWarm(*context_, *home, hash, &block.slot, &block.length))
       [[unlikely]]
     return false;
   LoneEnd end;
-  GetResult got;
+  std::string_view got;
+  uint64_t got_version;
   const uint32_t polls = options_.poll_time.count() > 0 ? kPollsAtOnce : 1;
-  if (!ReadAlone(pool_.Next(), block, key, polls, &end, &got)) [[unlikely]] {
+  if (!ReadAlone(pool_.Next(), block, key, polls, &end, &got, &got_version)) [[unlikely]] {
     *status = GoOnWaiting(block, end, hash, key, value, version, timeout_ns);
     return true;
   }
   if (--touch_countdown_ == 0) [[unlikely]]
     NoteTouch(hash);
-  if (version != nullptr) *version = got.version;
+  if (version != nullptr) *version = got_version;
   if (value != nullptr) {
     // A string that is used again and again has the size already.
-    if (value->size() == got.value.size()) {
-      std::memcpy(value->data(), got.value.data(), got.value.size());
+    if (value->size() == got.size()) {
+      std::memcpy(value->data(), got.data(), got.size());
     } else {
-      value->assign(got.value.data(), got.value.size());
+      value->assign(got.data(), got.size());
     }
   }
   return true;
 }
 
-absl::Status Connection::Impl::GoOnWaiting(const WarmBlock& block, const LoneEnd& end, KeyHash hash,
+absl::Status Connection::Impl::GoOnWaiting(WarmBlock block, const LoneEnd& end, KeyHash hash,
                                            std::string_view key, std::string* value,
                                            uint64_t* version, int64_t timeout_ns) {
   SyncCall call;
@@ -268,7 +308,7 @@ absl::Status Connection::Impl::GetAsOperation(std::string_view key, std::string*
   call.value = value;
   VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireSync(OperationKind::kGet, &call));
   op->timeout_ns = timeout_ns;
-  StartGet(*op, key);
+  StartGet(*op, key, HashOf(key));
   FinishSync(&call);
   if (version != nullptr) *version = call.version;
   return std::move(call.status);
@@ -421,7 +461,7 @@ void Connection::Impl::OnGetResult(Operation& op, const wire::Result& result) {
 }
 
 // The same out of line, for operations that are not on the warm path.
-void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key); }
+void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key, HashOf(op.key)); }
 
 // Makes `step` the last READ of the list, with `i` before it.
 [[gnu::always_inline]] inline void Connection::Impl::FillRead(uint32_t i, Operation& op,
@@ -555,7 +595,7 @@ int Connection::Impl::PollOnce() {
 
 // One GET has been submitted and nothing else is in flight: false if it, too, is for PollOnce.
 [[gnu::always_inline]] inline bool Connection::Impl::PollLone() {
-  if (pool_.used() != 1 || starts_.size() != 1 || !NothingElseDue()) return false;
+  if (pool_.used() != 1 || starts_.empty() || !NothingElseDue()) return false;
   Operation& op = *starts_.At(0);
   WarmBlock block;
   if (op.kind != OperationKind::kGet ||
@@ -563,10 +603,10 @@ int Connection::Impl::PollOnce() {
     return false;
   starts_.Clear();
   LoneEnd end;
-  GetResult got;
-  if (ReadAlone(op, block, op.lookup.key(), 1, &end, &got)) [[likely]] {
-    got.size = got.value.size();
-    HandOverWarm(op, got);
+  std::string_view value;
+  uint64_t version;
+  if (ReadAlone(op, block, op.lookup.key(), 1, &end, &value, &version)) [[likely]] {
+    HandOverWarm(op, {value, version, value.size()});
   } else {
     BecomeOperation(op, block, end);
   }
@@ -594,9 +634,17 @@ absl::Status Connection::SubmitGet(std::string_view key, GetCallback callback) {
   return impl_->SubmitGet(key, std::move(callback), /*timeout_ns=*/0);
 }
 
+// What Impl::Call does, with fewer instructions: who destroys the connection has closed it.
 int Connection::Poll() {
-  const Impl::Call call(*impl_);
-  return impl_->Poll();
+  Impl& impl = *impl_;
+  int count;
+  {
+    const Impl::Use use(impl);
+    count = impl.Poll();
+  }
+  if (!impl.up()) [[unlikely]]
+    impl.EndCall();
+  return count;
 }
 
 }  // namespace verbena

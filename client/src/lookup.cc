@@ -21,7 +21,8 @@ std::array<LookupContext::BlockBounds, 256> LookupContext::BlockBoundsOf(const S
   const uint64_t heap = shape.heap_end - shape.heap_begin;
   for (uint32_t code = 0; code < blocks.size(); ++code) {
     const uint64_t length = layout::FirstReadSizeOrZero(code);
-    if (length == 0 || length > ReadSink::kBlockBytes || length > heap) continue;
+    if (length < sizeof(layout::ItemHeader) || length > ReadSink::kBlockBytes || length > heap)
+      continue;
     blocks[code] = {.span = heap - length + 1, .length = length};
   }
   return blocks;

@@ -61,8 +61,8 @@ struct LookupContext {
   BucketCache& cache;
   SegmentMap& segments;
   // By size class, for blocks that are READ into a sink in one piece: `length` bytes, and the block
-  // lies in the heap if it begins less than `span` bytes behind the heap's begin. A span of 0 for
-  // other classes.
+  // lies in the heap if it begins less than `span` bytes behind the heap's begin; there is room for
+  // an item's header. A span of 0 for other classes.
   struct BlockBounds {
     uint64_t span = 0;
     uint64_t length = 0;
@@ -128,11 +128,11 @@ class Lookup {
   // The hash of the key: what Prepare was given, or what is set here for lookups that begin with
   // StartAt.
   layout::KeyHash hash() const { return hash_; }
-  std::string_view key() const { return key_; }
+  const std::string_view& key() const { return key_; }
   void set_hash(layout::KeyHash hash) { hash_ = hash; }
 
   // Where the copy of a key's bucket lies if it lies at home, whose lines are asked for; nullptr if
-  // the segment is not known, or there is no cache.
+  // the segment is not known. Requires that there is a cache.
   static layout::Bucket* HomeOf(LookupContext& context, layout::KeyHash hash);
   // The one slot of a copy at home that can be the key's, and the bytes of its block: false if it
   // is not as simple as that.
@@ -142,6 +142,8 @@ class Lookup {
   // Says what is to be looked up, and has the lines of the cached bucket fetched meanwhile. `key`,
   // of 1 to kMaxKeySize bytes, is borrowed until the end of the lookup.
   void Prepare(LookupContext& context, layout::KeyHash hash, std::string_view key);
+  // The same where there is a cache.
+  void PrepareCached(LookupContext& context, layout::KeyHash hash, std::string_view key);
   // Then starts it.
   Step Start(LookupContext& context);
   Step Start(LookupContext& context, layout::KeyHash hash, std::string_view key) {
@@ -257,9 +259,9 @@ class Lookup {
   void TakeLink(uint32_t link);
   const uint8_t* block() const { return at_.in_space ? space_.data() : sink_->block.data(); }
 
-  layout::KeyHash hash_;
   std::string_view key_;
   ReadSink* sink_ = nullptr;
+  layout::KeyHash hash_;  // apart from the key: see to it that storing both takes two instructions
   std::span<uint8_t> space_;
   std::span<uint8_t> split_;  // where the value lands; nothing: behind its key. Not reset.
   SegmentRef segment_;

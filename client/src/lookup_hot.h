@@ -16,13 +16,19 @@ namespace verbena::client {
 [[gnu::always_inline]] inline layout::Bucket* Lookup::HomeOf(LookupContext& context,
                                                              layout::KeyHash hash) {
   const SegmentRef segment = context.segments.Get(hash);
-  return segment.offset != 0 && context.cache.enabled()
-             ? context.cache.Prefetch(segment.frame, hash.bucket())
-             : nullptr;
+  return segment.offset != 0 ? context.cache.Prefetch(segment.frame, hash.bucket()) : nullptr;
 }
 
 [[gnu::always_inline]] inline void Lookup::Prepare(LookupContext& context, layout::KeyHash hash,
                                                    std::string_view key) {
+  key_ = key;
+  hash_ = hash;
+  copy_ = context.cache.enabled() ? HomeOf(context, hash) : nullptr;
+}
+
+[[gnu::always_inline]] inline void Lookup::PrepareCached(LookupContext& context,
+                                                         layout::KeyHash hash,
+                                                         std::string_view key) {
   key_ = key;
   hash_ = hash;
   copy_ = HomeOf(context, hash);
@@ -36,7 +42,8 @@ namespace verbena::client {
   const uint32_t mask = MatchSlots(home, hash.fingerprint());
   if (mask == 0 || (mask & (mask - 1)) != 0) return false;
   // Others may have changed the slot meanwhile. It is judged as it is now, like any other.
-  *slot = {LoadRelaxed(&home.slots[static_cast<size_t>(std::countr_zero(mask))].bits)};
+  const auto at = static_cast<uint64_t>(std::countr_zero(uint64_t{mask}));
+  *slot = {LoadRelaxed(&home.slots[at].bits)};
   // As SliceShape::FirstRead judges it.
   const LookupContext::BlockBounds& block = context.block_bounds[slot->size_class()];
   *length = block.length;

@@ -134,13 +134,13 @@ class OperationPool {
   // The one that Acquire would give. Requires !full().
   Operation& Next() { return *free_[free_count_ - 1]; }
   // The most recently freed one, since its memory is likely to be in the cache. Requires !full().
-  Operation& Acquire(OperationKind kind) {
+  Operation& Acquire(OperationKind kind, int64_t timeout_ns = 0) {
     Operation& op = *free_[--free_count_];
     ++used_;
     static_cast<OperationFlags&>(op) = {.kind = kind, .in_use = true};
     op.sync = nullptr;
     op.first_seen = 0;
-    op.timeout_ns = 0;
+    op.timeout_ns = timeout_ns;
     return op;
   }
   // The connection's own operation; null while it is in flight.
@@ -204,8 +204,9 @@ class OperationPool {
 
   static void NextGeneration(Operation& op) {
     op.read_id += uint64_t{1} << 32;
-    // After the last generation it runs over into the kind.
-    if (WrId(op.read_id).kind != RequestKind::kRead) [[unlikely]]
+    // After the last generation it runs over into the kind, which becomes even.
+    static_assert(static_cast<int>(RequestKind::kRead) == 1);
+    if ((op.read_id >> 56 & 1) == 0) [[unlikely]]
       op.read_id = FirstReadId(op.slot);
   }
 

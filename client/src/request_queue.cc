@@ -62,6 +62,7 @@ void RequestQueue::Close() {
 void RequestQueue::Count(uint32_t slot) {
   if (open_.operations == 0) {
     open_.first_slot = slot;
+    ++unsent_;
   } else {
     waiting_[open_.last_slot].next = slot;
   }
@@ -128,13 +129,14 @@ absl::Status RequestQueue::Flush() {
           "the connection has used all of its 2^48 sequence numbers: connect anew");
     }
     if (session_operations_ != 0 && last - (oldest - 1) > session_operations_) break;
-    const uint32_t after = waiting_messages() - 1;
+    const uint32_t after = unsent_ - 1;
     const uint32_t free = window() - sent_ - 1;
     const uint32_t wanted = after > free ? after - free : 0;
     next.writer.Finish(oldest - 1, static_cast<uint16_t>(wanted));
     absl::Status status = Send(next, static_cast<uint32_t>(next.writer.size()));
     if (!status.ok()) return status;
     ++sent_;
+    --unsent_;
   }
   return absl::OkStatus();
 }
@@ -177,6 +179,7 @@ absl::StatusOr<RequestQueue::Message> RequestQueue::TakeAnswered(const wire::Res
 void RequestQueue::Unsend() {
   sent_ = 0;
   grant_ = 1;
+  CountUnsent();
 }
 
 void RequestQueue::Remove(uint32_t slot) {
@@ -188,6 +191,7 @@ void RequestQueue::Remove(uint32_t slot) {
       free_buffers_.push_back(message.buffer);
       return true;
     });
+    CountUnsent();
     return;
   }
 }

@@ -49,7 +49,9 @@ class RequestQueue {
                       uint32_t value_len, const wire::ValueReference& reference);
 
   // Whether Flush could send something.
-  bool CanSend() const { return waiting_messages() != 0 && sent_ < window(); }
+  bool CanSend() const { return unsent_ != 0 && sent_ < window(); }
+  // Messages that wait to be sent, with or without a credit.
+  uint32_t unsent() const { return unsent_; }
   // Sends what the credits allow. An error ends the connection.
   absl::Status Flush();
 
@@ -99,8 +101,9 @@ class RequestQueue {
   uint32_t window() const {
     return grant_ < endpoint_->max_requests() ? grant_ : endpoint_->max_requests();
   }
-  uint32_t waiting_messages() const {
-    return static_cast<uint32_t>(messages_.size()) - sent_ + (open_.operations != 0 ? 1 : 0);
+  // After a change of the messages that is not counted on its way.
+  void CountUnsent() {
+    unsent_ = static_cast<uint32_t>(messages_.size()) - sent_ + (open_.operations != 0 ? 1 : 0);
   }
   void Open();
   // Ends the open message and queues it.
@@ -126,6 +129,7 @@ class RequestQueue {
   // wait for a credit.
   FixedRing<Message> messages_;
   uint32_t sent_ = 0;
+  uint32_t unsent_ = 0;  // messages that wait for a credit, and the open one if it has operations
   // Of the message whose results are being handed out: the operations that still wait for theirs.
   uint32_t answered_next_ = kNone;
   uint32_t answered_last_ = kNone;

@@ -51,7 +51,7 @@ struct BucketHeader {
     static_assert(kDepthBits == 6, "so that no depth shifts by more than 63 bits");
     // The topmost `depth` bits of the prefix and of the hash. In two shifts, since there is none by
     // 64 bits.
-    return ((hash.bits ^ bits << kDepthBits) >> (63 - depth()) >> 1) == 0;
+    return ((hash.bits ^ bits << kDepthBits) >> (~depth() & 63) >> 1) == 0;
   }
 
   friend bool operator==(BucketHeader, BucketHeader) = default;

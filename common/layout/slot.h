@@ -14,6 +14,8 @@ namespace verbena::layout {
 
 // Offsets of blocks, segments and pages are multiples of this.
 inline constexpr uint64_t kOffsetUnit = 16;
+inline constexpr unsigned kOffsetShift = 4;
+static_assert(uint64_t{1} << kOffsetShift == kOffsetUnit);
 inline constexpr unsigned kSlotOffsetBits = 44;
 inline constexpr unsigned kSlotClassBits = 8;
 // One past the largest offset that a slot can name: 256 TiB.
@@ -35,7 +37,10 @@ struct Slot {
     return static_cast<uint32_t>(bits >> kSlotOffsetBits) & ((1u << kSlotClassBits) - 1);
   }
   // Offset of the block from the slice's base, in bytes.
-  uint64_t offset() const { return (bits & ((uint64_t{1} << kSlotOffsetBits) - 1)) * kOffsetUnit; }
+  uint64_t offset() const {
+    // The same as a mask and a product, in fewer instructions.
+    return bits << (64 - kSlotOffsetBits) >> (64 - kSlotOffsetBits - kOffsetShift);
+  }
 
   friend bool operator==(Slot, Slot) = default;
 };

@@ -45,14 +45,20 @@ inline uint64_t Xxh3(const void* data, size_t size, uint64_t seed) {
 
 namespace internal {
 
-// `sum` and the two halves of the product, one XORed with the other. In assembler where that is
-// three instructions, since gcc moves the halves about so much that it takes twice as many.
-[[gnu::always_inline]] inline uint64_t PlusFoldedProduct(uint64_t sum, uint64_t a, uint64_t b) {
+// `sum` and the two halves of the product of `a` and `b`, each XORed with its word of the secret,
+// one half XORed with the other. In assembler where that is seven instructions, since gcc moves
+// words and halves about so much that it takes twice as many.
+[[gnu::always_inline]] inline uint64_t PlusFoldedProduct(uint64_t sum, uint64_t a, uint64_t b,
+                                                         const uint64_t* secret) {
 #if defined(__x86_64__)
-  asm("mulq %%rdx\n\txorq %%rdx, %%rax\n\taddq %%rax, %0" : "+r"(sum), "+a"(a), "+d"(b) : : "cc");
+  asm("movq %1, %%rax\n\tmovq %2, %%rdx\n\txorq %3, %%rax\n\txorq %4, %%rdx\n\t"
+      "mulq %%rdx\n\txorq %%rdx, %%rax\n\taddq %%rax, %0"
+      : "+&r"(sum)
+      : "rm"(a), "rm"(b), "m"(secret[0]), "m"(secret[1])
+      : "rax", "rdx", "cc");
   return sum;
 #else
-  const auto product = static_cast<unsigned __int128>(a) * b;
+  const auto product = static_cast<unsigned __int128>(a ^ secret[0]) * (b ^ secret[1]);
   return sum + (static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64));
 #endif
 }
@@ -76,6 +82,10 @@ class SeededXxh3 {
   [[gnu::always_inline]] uint64_t Hash(const void* data, size_t size) const {
     if (size < 17 || size > 128) [[unlikely]]
       return Xxh3(data, size, seed_);
+    return HashMiddling(data, size);
+  }
+  // The same of 17 to 128 bytes.
+  [[gnu::always_inline]] uint64_t HashMiddling(const void* data, size_t size) const {
     const auto* const begin = static_cast<const unsigned char*>(data);
     const unsigned char* const end = begin + size;
     // Pairs of 16 bytes from both ends inwards.
@@ -88,6 +98,11 @@ class SeededXxh3 {
       }
     }
     return XXH3_avalanche(sum);
+  }
+  // The same of 17 to 32 bytes, as most keys have.
+  [[gnu::always_inline]] uint64_t HashShort(const void* data, size_t size) const {
+    const auto* const begin = static_cast<const unsigned char*>(data);
+    return XXH3_avalanche(Mix(Mix(size * XXH_PRIME64_1, begin, 0), begin + size - 16, 1));
   }
   // Of the 24 bytes that three words are in memory.
   [[gnu::always_inline]] uint64_t HashWords(uint64_t a, uint64_t b, uint64_t c) const {
@@ -103,7 +118,7 @@ class SeededXxh3 {
   }
   [[gnu::always_inline]] uint64_t MixWords(uint64_t sum, uint64_t a, uint64_t b,
                                            size_t part) const {
-    return internal::PlusFoldedProduct(sum, a ^ secret_[2 * part], b ^ secret_[2 * part + 1]);
+    return internal::PlusFoldedProduct(sum, a, b, secret_ + 2 * part);
   }
 
   const uint64_t seed_;

@@ -21,7 +21,7 @@ inline int PostSend(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) {
 
 // Posts one request that is the only one in its list.
 inline int PostSend(ibv_qp* qp, ibv_send_wr* request) {
-  ibv_send_wr* bad = nullptr;
+  ibv_send_wr* bad;  // is of no interest
   return ibv_post_send(qp, request, &bad);
 }
 

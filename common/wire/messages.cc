@@ -1,7 +1,6 @@
 #include "common/wire/messages.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <optional>
 
@@ -24,10 +23,6 @@ absl::Status WrongSize(const char* structure, size_t size, size_t wanted) {
 
 void CopyBytes(uint8_t* to, std::string_view from) {
   if (!from.empty()) std::memcpy(to, from.data(), from.size());
-}
-
-bool AllZero(std::span<const uint8_t> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](uint8_t byte) { return byte == 0; });
 }
 
 // What requests and responses have in common. `fixed` is the size of an operation's or result's
@@ -59,11 +54,15 @@ absl::StatusOr<std::span<const uint8_t>> TakePayload(const char* what,
         absl::StrCat(what, ": key and value of ", size, " bytes, ", available, " are left"));
   }
   const size_t payload_size = static_cast<size_t>(size);
-  // Messages and headers are multiples of 8 bytes, so the padding is there as well.
+  // Messages and headers are multiples of 8 bytes, so the padding is there as well: the upper bytes
+  // of the last word.
   const size_t padded = PadToAlignment(payload_size);
   const auto payload = rest.subspan(header_size, payload_size);
-  if (!AllZero(rest.subspan(header_size + payload_size, padded - payload_size))) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": padding is not zero"));
+  if (const size_t in_last_word = payload_size % kMessageAlignment; in_last_word != 0) {
+    const auto last = LoadAs<uint64_t>(rest.data() + header_size + padded - sizeof(uint64_t));
+    if (last >> (8 * in_last_word) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(what, ": padding is not zero"));
+    }
   }
   rest = rest.subspan(header_size + padded);
   return payload;
@@ -122,7 +121,8 @@ absl::Status CheckOperation(const OperationHeader& header) {
   if ((header.flags & ~*allowed) != 0) {
     return Wrong(kWhat, "flags", header.flags, "only flags of its code");
   }
-  if (std::popcount(static_cast<uint8_t>(header.flags & kOpConditions)) > 1) {
+  const unsigned conditions = header.flags & kOpConditions;
+  if ((conditions & (conditions - 1)) != 0) {
     return Wrong(kWhat, "flags", header.flags, "one condition at most");
   }
   if (header.expected != 0 && (header.flags & kOpIfVersion) == 0) {
@@ -424,6 +424,24 @@ absl::StatusOr<std::optional<Operation>> RequestReader::Next() {
     operation.value = AsText(value);
   }
   return operation;
+}
+
+size_t RequestReader::KeysAhead(std::span<std::string_view> keys) const {
+  std::span<const uint8_t> rest = rest_;
+  size_t count = 0;
+  for (uint16_t left = left_; left > 0 && count < keys.size(); --left) {
+    if (rest.size() < sizeof(OperationHeader)) break;
+    const auto header = LoadAs<OperationHeader>(rest.data());
+    const bool by_reference = (header.flags & kOpValueByReference) != 0;
+    const size_t size = OperationSize(
+        header.key_len, by_reference ? sizeof(ValueReference) : size_t{header.value_len});
+    if (size > rest.size()) break;
+    if (header.key_len != 0) {
+      keys[count++] = AsText(rest.subspan(sizeof(OperationHeader), header.key_len));
+    }
+    rest = rest.subspan(size);
+  }
+  return count;
 }
 
 absl::StatusOr<ResponseReader> ResponseReader::Open(std::span<const uint8_t> bytes) {

@@ -330,6 +330,10 @@ class RequestReader {
   const RequestHeader& header() const { return header_; }
   // The next operation; nullopt after the last one. An error ends the message (and the connection).
   absl::StatusOr<std::optional<Operation>> Next();
+  // The keys of the operations that Next will come to, without those that have none: how many were
+  // set, at most keys.size(). For getting ready only: ends where an operation leads out of the
+  // message, and checks nothing else.
+  size_t KeysAhead(std::span<std::string_view> keys) const;
 
  private:
   RequestHeader header_{};

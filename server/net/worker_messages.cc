@@ -130,13 +130,7 @@ void Worker::StartRequest(Connection& connection, Arrived arrived) {
 // The first of them: more would push each other out of the processor's first cache.
 void Worker::AnnounceOperations(const ActiveRequest& request) {
   std::array<std::string_view, kAnnounced> keys;
-  size_t count = 0;
-  wire::RequestReader ahead = request.reader;
-  while (count < keys.size()) {
-    const absl::StatusOr<std::optional<wire::Operation>> operation = ahead.Next();
-    if (!operation.ok() || !operation->has_value()) break;
-    if (!(*operation)->key.empty()) keys[count++] = (*operation)->key;
-  }
+  const size_t count = request.reader.KeysAhead(keys);
   handler_.Expect({keys.data(), count});
 }
 

@@ -47,12 +47,17 @@ class Callback<void(Args...)> {
     }
   }
   /// `other` is empty then.
-  Callback(Callback&& other) noexcept { Take(other); }
+  Callback(Callback&& other) noexcept
+      : call_(std::exchange(other.call_, nullptr)), manage_(std::exchange(other.manage_, nullptr)) {
+    TakeObject(other);
+  }
   /// Resets this one before.
   Callback& operator=(Callback&& other) noexcept {
     if (this != &other) {
       Reset();
-      Take(other);
+      call_ = std::exchange(other.call_, nullptr);
+      manage_ = std::exchange(other.manage_, nullptr);
+      TakeObject(other);
     }
     return *this;
   }
@@ -74,9 +79,7 @@ class Callback<void(Args...)> {
   }
 
  private:
-  void Take(Callback& other) {
-    call_ = std::exchange(other.call_, nullptr);
-    manage_ = std::exchange(other.manage_, nullptr);
+  void TakeObject(Callback& other) {
     if (manage_ != nullptr) {
       manage_(other.storage_, storage_);
     } else if (call_ != nullptr) {

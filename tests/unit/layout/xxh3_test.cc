@@ -82,6 +82,9 @@ TEST(Xxh3Test, APreparedSeedGivesTheSameHashes) {
     for (size_t size = 0; size < 1900; ++size) {
       const uint8_t* const data = bytes.data() + size % 64;
       ASSERT_EQ(Xxh3(data, size, seeded), XXH3_64bits_withSeed(data, size, seed)) << size;
+      if (size >= 17 && size <= 32) {
+        ASSERT_EQ(seeded.HashShort(data, size), XXH3_64bits_withSeed(data, size, seed)) << size;
+      }
     }
     for (size_t at = 0; at < 1000; ++at) {
       uint64_t words[3];

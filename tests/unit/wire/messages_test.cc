@@ -6,6 +6,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/unit/wire/sample_messages.h"
@@ -52,6 +53,42 @@ TEST(Messages, RequestBaseline) {
   auto end = reader->Next();
   ASSERT_TRUE(end.ok()) << end.status();
   EXPECT_FALSE(end->has_value());
+}
+
+TEST(Messages, KeysAreKnownAhead) {
+  const auto bytes = FromHex(kRequestHex);
+  auto reader = RequestReader::Open(bytes);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  std::vector<std::string_view> keys(9);
+  ASSERT_EQ(reader->KeysAhead(keys), 3U);
+  EXPECT_EQ(keys[0], "key");
+  EXPECT_EQ(keys[1], "large");  // its value is given by reference
+  EXPECT_EQ(keys[2], "12345678");
+  EXPECT_EQ(reader->KeysAhead(std::span(keys).first(2)), 2U);
+  ASSERT_TRUE(reader->Next().ok());
+  ASSERT_EQ(reader->KeysAhead(keys), 2U);
+  EXPECT_EQ(keys[0], "large");
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(reader->Next().ok());
+  EXPECT_EQ(reader->KeysAhead(keys), 0U);
+}
+
+// Lengths that lead out of the message end the look ahead where the operations end for Next, too.
+TEST(Messages, KeysAheadStayWithinTheMessage) {
+  const auto good = FromHex(kRequestHex);
+  for (size_t at = sizeof(RequestHeader); at < good.size(); ++at) {
+    auto bytes = good;
+    bytes[at] = 0xff;
+    auto reader = RequestReader::Open(bytes);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    std::vector<std::string_view> keys(9);
+    const size_t count = reader->KeysAhead(keys);
+    ASSERT_LE(count, 4U);
+    for (size_t i = 0; i < count; ++i) {
+      const auto* const begin = reinterpret_cast<const uint8_t*>(keys[i].data());
+      ASSERT_GE(begin, bytes.data()) << at;
+      ASSERT_LE(begin + keys[i].size(), bytes.data() + bytes.size()) << at;
+    }
+  }
 }
 
 TEST(Messages, ResponseBaseline) {
