@@ -2,6 +2,7 @@
 #include <cstring>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/src/connection_impl.h"
@@ -61,7 +62,24 @@ absl::StatusOr<std::shared_ptr<Registration>> Connection::Impl::RegistrationOf(
                      " bytes does not lie within a buffer that is registered with this "
                      "connection (RegisterBuffer)"));
   }
+  if (!registration->failure.ok()) return registration->failure;
   return registration;
+}
+
+// Whether an operation on registered memory of the caller's may go on. Memory that is not
+// mapped any more would else keep the connection from being made, until the deadline.
+absl::Status Connection::Impl::MemoryUsable(const Operation& op) const {
+  return op.registration == nullptr ? absl::OkStatus() : op.registration->failure;
+}
+
+// Takes those that may not go on out of every queue.
+void Connection::Impl::TakeOutUnusable(std::vector<verbs::SlotRef>* unusable) {
+  pool_.ForEach([&](Operation& op) {
+    if (MemoryUsable(op).ok()) return;
+    if (op.asked) requests_.Remove(op.slot);
+    space_waiters_.RemoveIf([&op](const Operation* waiting) { return waiting == &op; });
+    unusable->push_back(client::OperationPool::RefOf(op));
+  });
 }
 
 absl::Status Connection::Impl::GetInto(std::string_view key, std::span<std::byte> target,
@@ -109,7 +127,8 @@ void Connection::Impl::StartGetInto(Operation& op) {
     Ask(op);
     return;
   }
-  if (!up_) return;  // it begins when there is a connection again
+  // It begins when there is a connection again; or it ends (Resume).
+  if (!up_ || !op.registration->failure.ok()) return;
   if (endpoint_->scatters_reads()) {
     op.lookup.SplitInto({reinterpret_cast<uint8_t*>(op.into.data()),
                          op.into.size()});  // its bytes, as the lookup has them

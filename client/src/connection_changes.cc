@@ -278,7 +278,11 @@ absl::Status Connection::Impl::RequestInfo(uint64_t begin, SyncCall* call) {
 // Gets the operation memory for its large value, now or when some is released.
 void Connection::Impl::GetSpace(Operation& op) {
   if (op.kind == OperationKind::kPut && op.registration != nullptr) {
-    PutFromBuffer(op);
+    if (const absl::Status usable = MemoryUsable(op); usable.ok()) {
+      PutFromBuffer(op);
+    } else {
+      FinishWithError(op, usable);
+    }
     return;
   }
   if (op.space != nullptr) DropSpace(op);

@@ -319,6 +319,8 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   // Memory of the caller's.
   absl::StatusOr<std::shared_ptr<client::Registration>> RegistrationOf(
       std::span<const std::byte> bytes) const;
+  absl::Status MemoryUsable(const Operation& op) const;
+  void TakeOutUnusable(std::vector<verbs::SlotRef>* unusable);
   void StartGetInto(Operation& op);
   void LookUpInto(Operation& op);
   void LookUpWhole(Operation& op);

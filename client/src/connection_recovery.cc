@@ -210,6 +210,8 @@ void Connection::Impl::Resume(client::Connected connected) {
                            "server's --session_linger, or others came instead"));
     GiveUpUnknownChanges(&unknown);
   }
+  std::vector<verbs::SlotRef> unusable;
+  TakeOutUnusable(&unusable);
   requests_.MoveTo(*connected.endpoint,
                    [this](uint32_t slot) { return ReferenceTo(pool_.At(slot)); });
   endpoint_ = std::move(connected.endpoint);
@@ -224,6 +226,10 @@ void Connection::Impl::Resume(client::Connected connected) {
   for (const verbs::SlotRef& ref : unknown) {
     Operation* const op = pool_.Find(ref);
     if (op != nullptr) FinishWithError(*op, client::WithOutcomeUnknown(why));
+  }
+  for (const verbs::SlotRef& ref : unusable) {
+    Operation* const op = pool_.Find(ref);
+    if (op != nullptr) FinishWithError(*op, WithOutcome(*op, MemoryUsable(*op)));
   }
 }
 

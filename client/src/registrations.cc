@@ -1,10 +1,13 @@
 #include "client/src/registrations.h"
 
+#include <cerrno>
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/macros.h"
+#include "common/verbs/errors.h"
 
 namespace verbena::client {
 
@@ -15,9 +18,14 @@ absl::Status Registrations::Make(const Endpoint& endpoint, Registration& registr
                                             "register it in several pieces"));
   absl::StatusOr<verbs::MemoryRegion> region = verbs::MemoryRegion::Register(
       endpoint.pd(), memory.data(), memory.size(), endpoint.sink_access());
+  registration.failure = absl::OkStatus();
   if (!region.ok()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "a buffer of ", memory.size(), " bytes cannot be registered: ", region.status().message()));
+    const std::string text = absl::StrCat(
+        "a buffer of ", memory.size(), " bytes cannot be registered: ", region.status().message());
+    if (verbs::ErrnoOf(region.status()) == EFAULT) {
+      registration.failure = absl::FailedPreconditionError(text);
+    }
+    return absl::ResourceExhaustedError(text);
   }
   registration.region = *std::move(region);
   return absl::OkStatus();
@@ -78,7 +86,8 @@ void Registrations::Unregister() {
 
 absl::Status Registrations::Register(const Endpoint& endpoint) {
   for (auto& [begin, registration] : by_begin_) {
-    VERBENA_RETURN_IF_ERROR(Make(endpoint, *registration));
+    const absl::Status made = Make(endpoint, *registration);
+    if (registration->failure.ok()) VERBENA_RETURN_IF_ERROR(made);
   }
   return absl::OkStatus();
 }

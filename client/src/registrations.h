@@ -23,6 +23,7 @@ struct Registration {
   std::span<std::byte> memory;
   verbs::MemoryRegion region;
   bool dropped = false;  // by its Buffer, while operations still used it
+  absl::Status failure;  // why it could not be registered with the present connection
 };
 
 class Registrations {
@@ -45,7 +46,8 @@ class Registrations {
 
   // Gives all regions back to the device.
   void Unregister();
-  // Registers all memory with another endpoint's device.
+  // Registers all memory with another endpoint's device. Memory that is not mapped any more is no
+  // error of this, but has its own (Registration::failure): no other attempt would change it.
   absl::Status Register(const Endpoint& endpoint);
 
  private:

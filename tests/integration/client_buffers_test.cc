@@ -1,5 +1,6 @@
 // Values that land in memory of the caller's, and large values that are put from it.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <chrono>
@@ -257,6 +258,48 @@ TEST_F(ClientBuffersTest, ABufferMayOutliveItsConnection) {
   EXPECT_EQ(moved.bytes().size(), kBytes);
   moved = Buffer();
   EXPECT_TRUE(moved.bytes().empty());
+}
+
+// Memory that is taken away while it is registered: the operation on it fails once and says so, and
+// the connection goes on. (An adapter has pinned the pages, and puts what is in them.)
+TEST_F(ClientBuffersTest, MemoryThatIsTakenAway) {
+  ASSERT_TRUE(client_->Put("key", "value").ok());
+  void* const at =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(at, MAP_FAILED);
+  const std::span<std::byte> memory(static_cast<std::byte*>(at), kBytes);
+  auto buffer = client_->RegisterBuffer(memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  const std::string_view value = AsText(memory.first(1'000'000));
+  ASSERT_TRUE(client_->Put("large", value).ok());
+  ASSERT_EQ(mprotect(at, kBytes, PROT_NONE), 0);
+  std::vector<absl::Status> ended;
+  ASSERT_TRUE(client_
+                  ->SubmitPut("large", value,
+                              [&](const absl::Status& status, const ChangeResult&) {
+                                ended.push_back(status);
+                              })
+                  .ok());
+  const auto start = std::chrono::steady_clock::now();
+  client_->Drain();
+  const auto taken = std::chrono::steady_clock::now() - start;
+  ASSERT_EQ(ended.size(), 1u);
+  if (testing::FabricName() == "soft") {
+    EXPECT_TRUE(absl::IsFailedPrecondition(ended[0])) << ended[0];
+    EXPECT_NE(ended[0].message().find("not mapped"), std::string::npos) << ended[0];
+    EXPECT_LT(taken, testing::Soon());
+    EXPECT_GE(client_->stats().reconnects, 1u);
+    // Those that begin now fail at once.
+    EXPECT_TRUE(absl::IsFailedPrecondition(client_->Put("large", value).status()));
+    size_t size = 7;
+    EXPECT_TRUE(absl::IsFailedPrecondition(client_->GetInto("key", memory, &size)));
+  }
+  std::string got;
+  EXPECT_TRUE(client_->Get("key", &got).ok());
+  EXPECT_EQ(got, "value");
+  EXPECT_TRUE(client_->Put("key", AsText(buffer_.bytes().first(1'000'000))).ok());
+  buffer->Reset();
+  munmap(at, kBytes);
 }
 
 TEST_F(ClientBuffersTest, AnsweredByTheServer) {

@@ -229,7 +229,9 @@ class VERBENA_EXPORT Connection {
   /// Registers memory of the caller's with the adapter, so that GetInto may read into it, and large
   /// values that lie in it are put without a copy: the server READs them from there. Takes a system
   /// call or more, so it is for memory that is used again and again; all of it is locked in memory.
-  /// The server may READ all of it while it is registered.
+  /// The server may READ all of it while it is registered. It must stay mapped so long: operations
+  /// on memory that is not there any more when a lost connection is made again end with
+  /// FailedPrecondition.
   ///
   /// InvalidArgument for memory of no bytes, or that shares bytes with other registered memory;
   /// ResourceExhausted if it cannot be registered (memory lock limit, limits of the device);
