@@ -168,7 +168,7 @@ uint64_t PageHeap::AllocateSegment() {
          segments_in_page_++ * layout::kSegmentSize;
 }
 
-bool PageHeap::HasPlaceFor(uint64_t bytes, uint64_t taken, std::span<const uint64_t> fixed) const {
+bool PageHeap::HasPlaceFor(uint64_t bytes, std::span<const uint64_t> fixed) const {
   if (layout::SizeClassFor(bytes) != layout::kRunClass) return true;
   const uint64_t count = (RunBytes(bytes) + layout::kPageSize - 1) / layout::kPageSize;
   const std::lock_guard lock(lock_);
@@ -180,15 +180,11 @@ bool PageHeap::HasPlaceFor(uint64_t bytes, uint64_t taken, std::span<const uint6
     for (uint32_t i = 0; i < span; ++i) has_fixed[part.page + i] = true;
   }
   uint64_t in_row = 0;
-  uint64_t longest = 0;
-  uint64_t pages = 0;
-  for (uint32_t page = 0; page < pages_.size(); ++page) {
-    const bool movable = pages_[page].kind != PageKind::kSegments;
-    in_row = movable && !has_fixed[page] ? in_row + 1 : 0;
-    longest = std::max(longest, in_row);
-    pages += movable ? 1 : 0;
+  for (uint32_t page = 0; page < pages_.size() && in_row < count; ++page) {
+    const bool movable = pages_[page].kind != PageKind::kSegments && !has_fixed[page];
+    in_row = movable ? in_row + 1 : 0;
   }
-  return longest >= count && pages * layout::kPageSize >= RunBytes(bytes) + taken;
+  return in_row >= count;
 }
 
 HeapUsage PageHeap::Usage() const {

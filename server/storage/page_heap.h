@@ -82,10 +82,10 @@ class PageHeap {
   // Room for a segment, kSegmentSize bytes. Segments are never freed.
   uint64_t AllocateSegment();
 
-  // Whether there would be room for an item of `bytes` if no others were there but what has `taken`
-  // bytes, anywhere, and the blocks at the offsets `fixed`, which stay where they are (and count in
-  // `taken`). Segments never move either, so for a large one there may be none.
-  bool HasPlaceFor(uint64_t bytes, uint64_t taken, std::span<const uint64_t> fixed) const;
+  // Whether there would be room for an item of `bytes` if no others were there but the blocks at
+  // the offsets `fixed`, which stay where they are. Segments never move either, so for a large one
+  // there may be none.
+  bool HasPlaceFor(uint64_t bytes, std::span<const uint64_t> fixed) const;
 
   HeapUsage Usage() const;
   // Bytes of all blocks and runs that were ever given back.

@@ -60,7 +60,7 @@ PreparedPut& PreparedPut::operator=(PreparedPut&& other) noexcept {
   std::swap(sealed_, other.sealed_);
   std::swap(body_check_, other.body_check_);
   std::swap(options_, other.options_);
-  std::swap(run_bytes_, other.run_bytes_);
+  std::swap(is_prepared_run_, other.is_prepared_run_);
   std::swap(filled_, other.filled_);
   std::swap(body_hash_, other.body_hash_);
   std::swap(slot_, other.slot_);
@@ -311,8 +311,8 @@ absl::StatusOr<PreparedPut> Store::PrepareBlock(int worker, KeyHash hash, std::s
   put.slot_ = layout::Slot::Make(hash.fingerprint(), block.size_class, block.offset);
   put.hash_ = hash;
   if (block.size_class == layout::kRunClass) {
-    put.run_bytes_ = size;
-    prepared_run_bytes_.fetch_add(size, std::memory_order_relaxed);
+    put.is_prepared_run_ = true;
+    prepared_runs_.Add(block.offset);
   }
   uint8_t* at = region_.At(block.offset);
   StoreRelease(CheckWord(at), 0);
@@ -409,8 +409,7 @@ absl::StatusOr<PutResult> Store::Publish(PreparedPut&& prepared) {
 }
 
 void Store::NoLongerPrepared(PreparedPut& put) {
-  if (put.run_bytes_ == 0) return;
-  prepared_run_bytes_.fetch_sub(std::exchange(put.run_bytes_, 0), std::memory_order_relaxed);
+  if (std::exchange(put.is_prepared_run_, false)) prepared_runs_.Remove(put.slot_.offset());
 }
 
 void Store::FreeBlock(int worker, layout::Slot slot) {

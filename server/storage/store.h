@@ -29,6 +29,7 @@
 #include "common/layout/slot.h"
 #include "server/storage/change.h"
 #include "server/storage/item_listener.h"
+#include "server/storage/prepared_runs.h"
 #include "server/storage/region.h"
 #include "server/storage/store_stats.h"
 
@@ -119,7 +120,7 @@ class PreparedPut {
   bool sealed_ = false;  // body_check_ is known
   uint64_t body_check_ = 0;
   PutOptions options_;
-  uint64_t run_bytes_ = 0;                       // see Store::prepared_run_bytes_
+  bool is_prepared_run_ = false;                 // see Store::prepared_runs_
   uint64_t filled_ = 0;                          // bytes of the value, with the key in `body_hash_`
   std::unique_ptr<layout::BodyHash> body_hash_;  // null until the first of them
   layout::Slot slot_;                            // the complete slot: fingerprint, class, offset
@@ -298,8 +299,7 @@ class Store {
   std::unique_ptr<Expiry> expiry_;
   std::unique_ptr<OrderedIndex> ordered_index_;
   std::unique_ptr<Eviction> eviction_;
-  // Of runs that belong to prepared puts: nothing that is evicted makes room there.
-  std::atomic<uint64_t> prepared_run_bytes_{0};
+  PreparedRuns prepared_runs_;
   std::unique_ptr<Worker[]> workers_;  // the maintenance worker's last
   std::vector<ItemListener*> listeners_;
 };

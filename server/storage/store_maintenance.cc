@@ -195,8 +195,9 @@ uint64_t Store::EvictOne(int worker) {
 // prepared nor what is pinned. Else everything would go, and in vain.
 bool Store::CanMakePlaceFor(uint64_t bytes) const {
   if (layout::SizeClassFor(bytes) != layout::kRunClass) return true;
-  const uint64_t taken = prepared_run_bytes_.load(std::memory_order_relaxed) + pins_->Usage().bytes;
-  return allocator_->heap().HasPlaceFor(bytes, taken, pins_->Blocks());
+  std::vector<uint64_t> fixed = pins_->Blocks();
+  prepared_runs_.AppendTo(fixed);
+  return allocator_->heap().HasPlaceFor(bytes, fixed);
 }
 
 // Evicts until there is a block for an item of `bytes`. While the mix of sizes stays as it is, the

@@ -104,6 +104,20 @@ TEST_F(StoreEvictionTest, ALargeValueBesideAnotherOneUnderWay) {
   EXPECT_FALSE(Has(*store_, "second"));
 }
 
+// Nor for one that needs a row which they stand in the midst of, though there are enough pages.
+TEST_F(StoreEvictionTest, ALargeValueAroundAnotherOneUnderWay) {
+  ASSERT_TRUE(Put("before", 5 * kMiB).ok());
+  absl::StatusOr<PreparedPut> middle = store_->PreparePutInto(0, "middle", 2 * kMiB);
+  ASSERT_TRUE(middle.ok()) << middle.status();
+  ASSERT_TRUE(store_->Delete(0, "before")->existed);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(Put(absl::StrCat("key-", i), 1000).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(Put("large", 9 * kMiB + 512 * kKiB)));
+  EXPECT_EQ(store_->Stats().evicted, 0u);
+  EXPECT_EQ(store_->Stats().items, 1000u);
+  { const PreparedPut dropped = *std::move(middle); }
+  EXPECT_TRUE(Put("large", 9 * kMiB + 512 * kKiB).ok());
+}
+
 // What is pinned is being read, and its memory would not become free.
 TEST_F(StoreEvictionTest, WhatIsPinnedStays) {
   ASSERT_TRUE(Put("pinned", 100'000).ok());
