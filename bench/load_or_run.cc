@@ -82,8 +82,8 @@ int LoadOrRun(const Config& config) {
 
   if (const absl::Status status = CheckScans(config, first); absl::IsUnimplemented(status)) {
     return Fail(config.json_file,
-                absl::UnimplementedError(absl::StrFormat("--workload=%c needs scans: %s",
-                                                         config.workload.name, status.message())),
+                absl::UnimplementedError(absl::StrFormat(
+                    "%s needs scans: %s", config.workload.Title(), status.message())),
                 kExitUsage);
   } else if (!status.ok()) {
     return Fail(config.json_file, status, kExitConnection);

@@ -22,7 +22,9 @@ ProgressLine::ProgressLine(const Config& config,
 std::string ProgressLine::Next(int64_t now_nanos) {
   Histogram all;
   uint64_t errors = 0;
+  uint64_t parts = 0;
   for (const auto& worker : workers_) {
+    parts += worker->parts();
     for (size_t kind = 0; kind < kOpKinds; ++kind) {
       all.Merge(worker->latency(static_cast<OpKind>(kind)));
       errors += worker->errors(static_cast<OpKind>(kind));
@@ -34,7 +36,7 @@ std::string ProgressLine::Next(int64_t now_nanos) {
   if (!restarted) recent.Subtract(last_);
   const double seconds = static_cast<double>(now_nanos - last_nanos_) * 1e-9;
   const double rate = seconds <= 0 ? 0 : static_cast<double>(recent.count()) / seconds;
-  const uint64_t done = all.count() + errors;
+  const uint64_t done = all.count() + errors - parts;
   last_ = all;
   last_nanos_ = now_nanos;
   const std::string failed = errors == 0 ? "" : absl::StrFormat("  %d errors", errors);
@@ -51,7 +53,8 @@ std::string ProgressLine::Remaining(int64_t now_nanos, uint64_t done, double rat
   if (config_.duration.count() > 0) {
     left = static_cast<double>((config_.duration + config_.warmup).count() - elapsed) * 1e-9;
   }
-  const uint64_t goal = config_.command == Command::kLoad ? config_.records : config_.operations;
+  const uint64_t goal =
+      config_.command == Command::kLoad ? config_.record_range().count : config_.operations;
   if (goal > 0 && rate > 0) {
     const double by_count = static_cast<double>(goal - std::min(done, goal)) / rate;
     left = left < 0 ? by_count : std::min(left, by_count);

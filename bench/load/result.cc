@@ -7,13 +7,13 @@ namespace verbena::bench {
 uint64_t RunResult::operations() const {
   uint64_t sum = 0;
   for (const OpResult& op : ops) sum += op.count;
-  return sum;
+  return sum - parts;
 }
 
 uint64_t RunResult::errors() const {
   uint64_t sum = 0;
   for (const OpResult& op : ops) sum += op.errors;
-  return sum;
+  return sum - part_errors;
 }
 
 double RunResult::throughput() const {

@@ -66,6 +66,10 @@ struct RunResult {
   std::array<OpResult, kOpKinds> ops;  // by OpKind
   VerifyResult verify;
   uint64_t scanned = 0;  // records that scans have found
+  // Reads and updates that were parts of read-modify-writes, in `ops` of their own kinds but no
+  // operations of their own; and of these, those that failed.
+  uint64_t parts = 0;
+  uint64_t part_errors = 0;
   BackendCounters counters;
   std::string first_error;  // text of the first failed operation
   std::string lost;         // why the run ended early: a connection was lost

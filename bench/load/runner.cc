@@ -29,12 +29,13 @@ std::vector<std::unique_ptr<Worker>> MakeWorkers(
     RunControl* control) {
   std::vector<std::unique_ptr<Worker>> workers;
   // There is no worker without work: a share of 0 would mean no limit.
-  const uint64_t total = config.command == Command::kLoad ? config.records : config.operations;
+  const RecordRange range = config.record_range();
+  const uint64_t total = config.command == Command::kLoad ? range.count : config.operations;
   // Those of other processes have numbers, shares and a pace too.
   uint64_t all = uint64_t{config.threads} * config.processes;
   if (total != 0) all = std::min(all, total);
   const size_t each = backends.size() / config.threads;
-  uint64_t first_record = 0;
+  uint64_t first_record = range.first;
   for (uint64_t number = 0; number < all; ++number) {
     WorkerPlan plan;
     plan.index = static_cast<uint32_t>(number);
@@ -162,7 +163,7 @@ class Conductor {
 
 RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Backend>>& backends,
                       const RunnerOptions& options) {
-  RunControl control;
+  RunControl control(config);
   const auto workers = MakeWorkers(config, backends, &control);
   control.running.store(static_cast<uint32_t>(workers.size()), std::memory_order_relaxed);
   Conductor conductor(config, options, &control, workers);

@@ -98,7 +98,7 @@ nlohmann::json ThroughputJson(const RunResult& result) {
 nlohmann::json ConfigJson(const Config& config) {
   Json json = {{"command", CommandName(config.command)},
                {"server", config.server},
-               {"workload", std::string(1, config.workload.name)},
+               {"workload", config.workload.name},
                {"distribution", DistributionName(config.distribution)},
                {"records", config.records},
                {"operations", config.operations},

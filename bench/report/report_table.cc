@@ -13,8 +13,7 @@ std::string Heading(const Config& config, const RunContext& context) {
   std::string what =
       config.command == Command::kLoad
           ? "load"
-          : absl::StrFormat("YCSB-%c (%s), %s keys",
-                            static_cast<char>(config.workload.name & ~0x20),
+          : absl::StrFormat("%s (%s), %s keys", config.workload.Title(),
                             config.workload.description, DistributionName(config.distribution));
   const bool one_by_one = config.lane_depth() != config.depth;
   return absl::StrFormat(
