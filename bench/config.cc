@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "bench/core_properties.h"
 #include "common/base/macros.h"
 #include "common/base/net_address.h"
 #include "common/base/sizes.h"
@@ -87,6 +88,17 @@ std::string SizesHelp(const absl::Status& status) {
   return absl::StrCat(ToAbsl(Sizes::kForms), "; ", status.message());
 }
 
+// What flags and properties must not ask for together.
+absl::Status CheckTogether(const Config& config) {
+  if (config.workload.scans() && config.command == Command::kCompare) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--workload=", config.workload.name,
+                     " is not allowed: it must be a, b, c, d or f for compare, or properties with "
+                     "scanproportion=0: memcached and Redis cannot scan their keys in order"));
+  }
+  return absl::OkStatus();
+}
+
 bool WasGiven(const char* flag) {
   gflags::CommandLineFlagInfo info;
   return gflags::GetCommandLineFlagInfo(flag, &info) && !info.is_default;
@@ -120,14 +132,27 @@ absl::Status ReadWhere(Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status ReadKeySize(Config& config) {
+  for (const SizeModel model : kSizeModels) {
+    if (FLAGS_key_size != SizeModelName(model)) continue;
+    config.key_sizes = model;
+    config.key_size = static_cast<uint32_t>(config.key_names().typical_size());
+    return absl::OkStatus();
+  }
+  const auto key_size = CountFlag("key_size", FLAGS_key_size, 0, KeyNames::kMaxKeySize);
+  if (!key_size.ok() || (*key_size != 0 && *key_size < KeyNames::kMinKeySize)) {
+    return BadFlag(
+        "key_size", FLAGS_key_size,
+        absl::StrCat("0, a number from ", Range(KeyNames::kMinKeySize, KeyNames::kMaxKeySize),
+                     ", or etc, udb, zippydb, up2x, kvcache, graph, assocs or cdn"));
+  }
+  config.key_size = static_cast<uint32_t>(*key_size);
+  return absl::OkStatus();
+}
+
 absl::Status ReadWhat(Config& config) {
   const auto workload = FindWorkload(FLAGS_workload);
   if (!workload.has_value()) return BadFlag("workload", FLAGS_workload, "a, b, c, d, e or f");
-  if (workload->scans() && config.command == Command::kCompare) {
-    return BadFlag(
-        "workload", FLAGS_workload,
-        "a, b, c, d or f for compare: memcached and Redis cannot scan their keys in order");
-  }
   config.workload = *workload;
   config.distribution = workload->distribution;
   if (!FLAGS_distribution.empty()) {
@@ -136,14 +161,7 @@ absl::Status ReadWhat(Config& config) {
     config.distribution = *distribution;
   }
   VERBENA_ASSIGN_OR_RETURN(config.records, CountFlag("records", FLAGS_records, 1, 10'000'000'000));
-  VERBENA_ASSIGN_OR_RETURN(const uint64_t key_size,
-                           CountFlag("key_size", FLAGS_key_size, 0, KeyNames::kMaxKeySize));
-  if (key_size != 0 && key_size < KeyNames::kMinKeySize) {
-    return BadFlag(
-        "key_size", FLAGS_key_size,
-        absl::StrCat("0 or a number from ", Range(KeyNames::kMinKeySize, KeyNames::kMaxKeySize)));
-  }
-  config.key_size = static_cast<uint32_t>(key_size);
+  VERBENA_RETURN_IF_ERROR(ReadKeySize(config));
   auto sizes = Sizes::Parse(FLAGS_value_size);
   if (!sizes.ok()) return BadFlag("value_size", FLAGS_value_size, SizesHelp(sizes.status()));
   config.value_size = static_cast<uint32_t>(sizes->Mean());
@@ -246,12 +264,14 @@ absl::StatusOr<uint64_t> ParseCount(std::string_view text) {
   return value * unit;
 }
 
-absl::StatusOr<Config> ConfigFromFlags(Command command) {
+absl::StatusOr<Config> ConfigFromFlags(Command command, const Properties& properties) {
   Config config;
   config.command = command;
   VERBENA_RETURN_IF_ERROR(ReadWhere(config));
   VERBENA_RETURN_IF_ERROR(ReadWhat(config));
   VERBENA_RETURN_IF_ERROR(ReadHow(config));
+  VERBENA_RETURN_IF_ERROR(ApplyProperties(properties, WasGiven, WasGiven("workload"), &config));
+  VERBENA_RETURN_IF_ERROR(CheckTogether(config));
   return config;
 }
 

@@ -23,11 +23,21 @@ every value that is read is verified.
 
 What to do
   --workload=b         a: 50 % reads, 50 % updates; b: 95 % reads, 5 % updates; c: only reads;
-                       e (run): 95 % scans of 1 to 100 records, 5 % inserts of new records
+                       d: 95 % reads of the newest, 5 % inserts; e (run): 95 % scans of 1 to 100
+                       records, 5 % inserts; f: 50 % reads, 50 % read-modify-writes
+  -P FILE              YCSB's properties from a file (as bench/workloads/workloada to workloadf);
+                       may be given several times, later ones win
+  -p name=value        one of YCSB's properties; wins over files. With -P or -p what is not given is
+                       as YCSB has it (ten fields of 100 bytes, uniform); what flags say stays
   --records=100000     records in the store (1 to 10G; k, M and G are decimal)
-  --distribution=zipfian  zipfian: YCSB's scrambled one, the hottest key gets 3.8 %; or uniform
-  --key_size=0         bytes of each key: 8 to 1024; 0: YCSB's own names, 14 to 23 bytes
-  --value_size=100     bytes of each value (1B to 1GiB)
+  --distribution=      which records: zipfian (YCSB's scrambled one, the hottest key gets 3.8 %),
+                       uniform, latest, hotspot, sequential, exponential, or zipf:THETA (exact; THETA
+                       above 0, at most 100); none: latest for d, else zipfian
+  --key_size=0         bytes of each key: 8 to 1024; 0: YCSB's own names, 14 to 23 bytes; or sizes as
+                       in etc, udb, zippydb, up2x, kvcache, graph, assocs or cdn
+  --value_size=100     bytes of each value (1B to 1GiB); or a distribution of sizes: uniform:MIN-MAX,
+                       list:SIZE:WEIGHT,..., etc, udb, zippydb, up2x, kvcache, graph, assocs, cdn,
+                       file:FILE (lines of a size and a count)
   --seed=1             of everything random; the same seed gives the same operations
 
 How much

@@ -322,9 +322,10 @@ void BM_VerifyValue(benchmark::State& state) {
 BENCHMARK(BM_VerifyValue);
 
 void BM_OperationSource(benchmark::State& state) {
+  InsertSequence inserts(kRecords);
   OperationSource source(*FindWorkload("b"),
                          state.range(0) == 0 ? Distribution::kZipfian : Distribution::kUniform,
-                         kRecords, 1);
+                         {.first = 0, .count = kRecords}, 1, &inserts);
   for (auto _ : state) benchmark::DoNotOptimize(source.Next());
 }
 BENCHMARK(BM_OperationSource)->Arg(0)->Arg(1);

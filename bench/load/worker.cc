@@ -546,7 +546,7 @@ uint64_t Worker::ended() const {
   for (const Tally& tally : tallies_) {
     sum += tally.latency.count() + tally.errors.load(std::memory_order_relaxed);
   }
-  return sum;
+  return sum - parts();
 }
 
 BackendCounters Worker::CountersNow() const {

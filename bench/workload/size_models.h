@@ -15,7 +15,8 @@
 // Where a mean and a standard deviation are all that is published, the sizes are lognormal (they
 // are never negative) with these.
 // CacheLib's are given by a few quantiles, between which the logarithm of the size is linear. The
-// quantile .999 is not published; it is chosen so that the mean comes near the published one.
+// quantile .999 (and .95 of assocs) is not published; it is chosen so that the mean comes near the
+// published one.
 // Functions of a uniform number in [0, 1), so that any generator will do. Thread-safe.
 #pragma once
 
@@ -63,10 +64,10 @@ struct Quantile {
 
 inline constexpr Quantile kKvCacheValues[] = {{0, 64},    {.1, 127},   {.5, 191}, {.9, 223},
                                               {.99, 991}, {.999, 8e3}, {1, 523e3}};
-inline constexpr Quantile kGraphValues[] = {{0, 64},      {.5, 255},    {.9, 400},
-                                            {.99, 2.3e3}, {.999, 10e3}, {1, 150e3}};
-inline constexpr Quantile kAssocsValues[] = {{0, 32},     {.5, 95},     {.9, 927},
-                                             {.99, 25e3}, {.999, 80e3}, {1, 2.6e6}};
+inline constexpr Quantile kGraphValues[] = {{0, 64},      {.5, 255},   {.9, 400},
+                                            {.99, 2.3e3}, {.999, 4e3}, {1, 150e3}};
+inline constexpr Quantile kAssocsValues[] = {{0, 32},     {.5, 95},     {.9, 927}, {.95, 2.5e3},
+                                             {.99, 25e3}, {.999, 30e3}, {1, 2.6e6}};
 inline constexpr Quantile kCdnValues[] = {{0, 500},     {.5, 13e3},    {.9, 78e3},
                                           {.99, 274e3}, {.999, 400e3}, {1, 4.2e6}};
 // 16 to 255 bytes; the median is the one of Twitter's clusters (Yang et al., OSDI 2020).
