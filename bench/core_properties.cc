@@ -276,7 +276,7 @@ void ReadMeasurements(Reader& reader, Config* config) {
 }  // namespace
 
 const std::vector<std::string_view>& CorePropertyNames() {
-  static const auto* const kNames = new std::vector<std::string_view>{
+  static const auto* const kAllNames = new std::vector<std::string_view>{
       "core_workload_insertion_retry_interval",
       "core_workload_insertion_retry_limit",
       "dataintegrity",
@@ -317,7 +317,7 @@ const std::vector<std::string_view>& CorePropertyNames() {
       "writeallfields",
       "zeropadding",
   };
-  return *kNames;
+  return *kAllNames;
 }
 
 absl::Status ApplyProperties(const Properties& properties,

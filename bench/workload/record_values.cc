@@ -15,14 +15,14 @@ constexpr size_t kCheckSize = sizeof(uint64_t);
 constexpr size_t kHeaderSize = kCheckSize + sizeof(uint32_t);
 constexpr size_t kFieldHeaderSize = 2 * sizeof(uint32_t);
 
-void AppendNumber(size_t number, std::vector<char>* out) {
+void AppendU32(size_t number, std::vector<char>* out) {
   const auto value = static_cast<uint32_t>(number);
   char bytes[sizeof(value)];
   std::memcpy(bytes, &value, sizeof(value));
   out->insert(out->end(), bytes, bytes + sizeof(value));
 }
 
-bool TakeNumber(std::string_view* rest, uint32_t* number) {
+bool TakeU32(std::string_view* rest, uint32_t* number) {
   if (rest->size() < sizeof(*number)) return false;
   std::memcpy(number, rest->data(), sizeof(*number));
   rest->remove_prefix(sizeof(*number));
@@ -80,8 +80,8 @@ void RecordValues::AppendField(std::string_view key, uint64_t stamp, uint32_t fi
                                std::vector<char>* value) const {
   const std::string& name = names_[field];
   const uint64_t size = SizeOf(key, stamp, field);
-  AppendNumber(name.size(), value);
-  AppendNumber(size, value);
+  AppendU32(name.size(), value);
+  AppendU32(size, value);
   value->insert(value->end(), name.begin(), name.end());
   value->resize(value->size() + size);
   const std::span<char> contents(value->data() + value->size() - size, size);
@@ -110,7 +110,7 @@ void RecordValues::Fill(std::string_view key, uint64_t stamp, uint64_t size,
     return;
   }
   value->resize(kCheckSize);
-  AppendNumber(fields_.count, value);
+  AppendU32(fields_.count, value);
   for (uint32_t i = 0; i < fields_.count; ++i) AppendField(key, stamp, i, value);
   SetCheck(key, value);
 }
@@ -120,15 +120,15 @@ void RecordValues::Replace(std::string_view key, uint64_t stamp, uint32_t field,
   std::vector<FieldView> views;
   if (fields_.count == 1 || !Split(old, &views)) return Fill(key, stamp, kBySizes, value);
   value->resize(kCheckSize);
-  AppendNumber(fields_.count, value);
+  AppendU32(fields_.count, value);
   for (uint32_t i = 0; i < fields_.count; ++i) {
     if (i == field) {
       AppendField(key, stamp, i, value);
       continue;
     }
     const FieldView& view = views[i];
-    AppendNumber(view.name.size(), value);
-    AppendNumber(view.contents.size(), value);
+    AppendU32(view.name.size(), value);
+    AppendU32(view.contents.size(), value);
     value->insert(value->end(), view.name.begin(), view.name.end());
     value->insert(value->end(), view.contents.begin(), view.contents.end());
   }
@@ -139,12 +139,12 @@ bool RecordValues::Split(std::string_view value, std::vector<FieldView>* fields)
   if (value.size() < kHeaderSize) return false;
   std::string_view rest = value.substr(kCheckSize);
   uint32_t count = 0;
-  if (!TakeNumber(&rest, &count) || count != fields_.count) return false;
+  if (!TakeU32(&rest, &count) || count != fields_.count) return false;
   for (uint32_t i = 0; i < count; ++i) {
     FieldView view;
     uint32_t name_size = 0;
     uint32_t size = 0;
-    if (!TakeNumber(&rest, &name_size) || !TakeNumber(&rest, &size) ||
+    if (!TakeU32(&rest, &name_size) || !TakeU32(&rest, &size) ||
         !TakeBytes(&rest, name_size, &view.name) || !TakeBytes(&rest, size, &view.contents) ||
         view.name != names_[i]) {
       return false;
