@@ -231,7 +231,7 @@ TEST(ProgressLine, CountsErrors) {
     Config config = SmallConfig(Command::kRun);
     config.workload = *FindWorkload("c");
     MemoryBackend backend(&store);
-    RunControl control;
+    RunControl control(config);
     control.measuring = true;
     control.running = 1;
     std::vector<std::unique_ptr<Worker>> workers;
