@@ -109,9 +109,9 @@ class Comparison {
 
   std::string Table() const {
     std::string text = absl::StrFormat(
-        "YCSB-%c, %d records, values of %d bytes, %s keys, %d thread%s; %d rounds of %.1f s each\n"
+        "%s, %d records, values of %d bytes, %s keys, %d thread%s; %d rounds of %.1f s each\n"
         "\n%-16s %6s %14s %24s %10s %10s %10s %14s\n",
-        static_cast<char>(config_.workload.name & ~0x20), config_.records, config_.value_size,
+        config_.workload.Title(), config_.records, config_.value_size,
         DistributionName(config_.distribution), config_.threads, config_.threads == 1 ? "" : "s",
         config_.rounds, static_cast<double>(config_.duration.count()) * 1e-9, "system", "depth",
         "ops/s", "(least to most)", "read p50", "p99", "p99.9", "server us/op");

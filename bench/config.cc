@@ -2,23 +2,22 @@
 
 #include <gflags/gflags.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "bench/core_properties.h"
 #include "common/base/macros.h"
 #include "common/base/net_address.h"
 #include "common/base/sizes.h"
 #include "common/base/text.h"
-#include "common/layout/item.h"
 #include "common/verbs/connect_flags.h"
 
 // Numbers are strings here so that a malformed one, too, is refused with the allowed range.
 DEFINE_string(server, "", "server to connect to: ADDR:PORT");
-DEFINE_string(workload, "b", "YCSB core workload: a, b, c or e");
+DEFINE_string(workload, "b", "YCSB core workload: a to f");
 DEFINE_string(records, "100000", "records in the store (1 to 10G); k, M and G are decimal");
 DEFINE_string(operations, "0", "operations to do (0 to 1000G; 0: until --seconds are over)");
 DEFINE_string(seconds, "10", "time to run (0.1 to 1000000)");
@@ -27,8 +26,8 @@ DEFINE_string(threads, "1", "client threads (1 to 1024)");
 DEFINE_string(connections, "0", "connections, a multiple of --threads (0: one per thread)");
 DEFINE_string(depth, "16", "operations in flight on each connection (1 to 1024)");
 DEFINE_string(key_size, "0", "bytes of each key (8 to 1024; 0: YCSB's own, 14 to 23)");
-DEFINE_string(value_size, "100", "bytes of each value (1B to 1GiB)");
-DEFINE_string(distribution, "zipfian", "how records are chosen: zipfian or uniform");
+DEFINE_string(value_size, "100", "bytes of each value: a size, or a distribution of sizes");
+DEFINE_string(distribution, "", "how records are chosen; none: as the workload has it");
 DEFINE_string(seed, "1", "of everything random (0 to 2^64 - 1)");
 DEFINE_string(cache_bytes, "64MiB", "client's index cache per connection (0 to 1TiB; 0: off)");
 DEFINE_string(timeout_seconds, "5", "for connecting, and again for each operation (0.001 to 3600)");
@@ -84,6 +83,22 @@ absl::StatusOr<std::chrono::nanoseconds> SecondsFlag(std::string_view name, cons
   return std::chrono::nanoseconds(std::llround(seconds * 1e9));
 }
 
+// What a value size must be, and what is wrong with this one.
+std::string SizesHelp(const absl::Status& status) {
+  return absl::StrCat(ToAbsl(Sizes::kForms), "; ", status.message());
+}
+
+// What flags and properties must not ask for together.
+absl::Status CheckTogether(const Config& config) {
+  if (config.workload.scans() && config.command == Command::kCompare) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--workload=", config.workload.name,
+                     " is not allowed: it must be a, b, c, d or f for compare, or properties with "
+                     "scanproportion=0: memcached and Redis cannot scan their keys in order"));
+  }
+  return absl::OkStatus();
+}
+
 bool WasGiven(const char* flag) {
   gflags::CommandLineFlagInfo info;
   return gflags::GetCommandLineFlagInfo(flag, &info) && !info.is_default;
@@ -117,33 +132,40 @@ absl::Status ReadWhere(Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status ReadWhat(Config& config) {
-  const auto workload = FindWorkload(FLAGS_workload);
-  if (!workload.has_value()) return BadFlag("workload", FLAGS_workload, "a, b, c or e");
-  if (workload->scans() && config.command == Command::kCompare) {
-    return BadFlag("workload", FLAGS_workload,
-                   "a, b or c for compare: memcached and Redis cannot scan their keys in order");
+absl::Status ReadKeySize(Config& config) {
+  for (const SizeModel model : kSizeModels) {
+    if (FLAGS_key_size != SizeModelName(model)) continue;
+    config.key_sizes = model;
+    config.key_size = static_cast<uint32_t>(config.key_names().typical_size());
+    return absl::OkStatus();
   }
-  config.workload = *workload;
-  if (FLAGS_distribution == "zipfian") {
-    config.distribution = Distribution::kZipfian;
-  } else if (FLAGS_distribution == "uniform") {
-    config.distribution = Distribution::kUniform;
-  } else {
-    return BadFlag("distribution", FLAGS_distribution, "zipfian or uniform");
-  }
-  VERBENA_ASSIGN_OR_RETURN(config.records, CountFlag("records", FLAGS_records, 1, 10'000'000'000));
-  VERBENA_ASSIGN_OR_RETURN(const uint64_t key_size,
-                           CountFlag("key_size", FLAGS_key_size, 0, KeyNames::kMaxKeySize));
-  if (key_size != 0 && key_size < KeyNames::kMinKeySize) {
+  const auto key_size = CountFlag("key_size", FLAGS_key_size, 0, KeyNames::kMaxKeySize);
+  if (!key_size.ok() || (*key_size != 0 && *key_size < KeyNames::kMinKeySize)) {
     return BadFlag(
         "key_size", FLAGS_key_size,
-        absl::StrCat("0 or a number from ", Range(KeyNames::kMinKeySize, KeyNames::kMaxKeySize)));
+        absl::StrCat("0, a number from ", Range(KeyNames::kMinKeySize, KeyNames::kMaxKeySize),
+                     ", or etc, udb, zippydb, up2x, kvcache, graph, assocs or cdn"));
   }
-  config.key_size = static_cast<uint32_t>(key_size);
-  VERBENA_ASSIGN_OR_RETURN(const uint64_t value_size,
-                           SizeFlag("value_size", FLAGS_value_size, 1, layout::kMaxValueSize));
-  config.value_size = static_cast<uint32_t>(value_size);
+  config.key_size = static_cast<uint32_t>(*key_size);
+  return absl::OkStatus();
+}
+
+absl::Status ReadWhat(Config& config) {
+  const auto workload = FindWorkload(FLAGS_workload);
+  if (!workload.has_value()) return BadFlag("workload", FLAGS_workload, "a, b, c, d, e or f");
+  config.workload = *workload;
+  config.distribution = workload->distribution;
+  if (!FLAGS_distribution.empty()) {
+    const auto distribution = ParseDistribution(FLAGS_distribution);
+    if (!distribution.ok()) return BadFlag("distribution", FLAGS_distribution, kDistributionNames);
+    config.distribution = *distribution;
+  }
+  VERBENA_ASSIGN_OR_RETURN(config.records, CountFlag("records", FLAGS_records, 1, 10'000'000'000));
+  VERBENA_RETURN_IF_ERROR(ReadKeySize(config));
+  auto sizes = Sizes::Parse(FLAGS_value_size);
+  if (!sizes.ok()) return BadFlag("value_size", FLAGS_value_size, SizesHelp(sizes.status()));
+  config.value_size = static_cast<uint32_t>(sizes->Mean());
+  if (!sizes->constant()) config.sizes = *std::move(sizes);
   VERBENA_ASSIGN_OR_RETURN(config.seed, CountFlag("seed", FLAGS_seed, 0, UINT64_MAX));
   return absl::OkStatus();
 }
@@ -196,33 +218,6 @@ absl::Status ReadHow(Config& config) {
   return absl::OkStatus();
 }
 
-absl::Status ReadLoad(Config& config) {
-  VERBENA_ASSIGN_OR_RETURN(config.load, LoadOptionsFromFlags());
-  if (config.command != Command::kRun && config.load.several_rates()) {
-    return absl::InvalidArgumentError("--ramp, --sweep and --search are for run");
-  }
-  if (config.command == Command::kCompare && !config.load.agents.empty()) {
-    return absl::InvalidArgumentError("--agents is for load and run");
-  }
-  if (config.command == Command::kLoad) config.load.warmup_operations = 0;
-  // Above that a thread would do nothing but count what is due.
-  constexpr double kMostOfAThread = 1e7;
-  const double threads = static_cast<double>(config.threads) *
-                         static_cast<double>(std::max<size_t>(config.load.agents.size(), 1));
-  double most = config.load.rate;
-  for (const double rate : config.load.sweep) most = std::max(most, rate);
-  if (config.load.ramp.has_value()) {
-    most = std::max({most, config.load.ramp->from, config.load.ramp->to});
-  }
-  if (most > kMostOfAThread * threads) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("a rate of %.0f is not allowed: it must be at most 10M for each thread, of "
-                        "which there are %.0f",
-                        most, threads));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 const char* CommandName(Command command) {
@@ -235,6 +230,15 @@ const char* CommandName(Command command) {
       return "compare";
   }
   return "unknown";
+}
+
+RecordRange Config::record_range() const {
+  RecordRange range;
+  range.first = insert_start;
+  range.count = insert_count != 0 ? insert_count : records - insert_start;
+  range.expected_inserts = static_cast<uint64_t>(static_cast<double>(operations) *
+                                                 workload.proportion[Index(OpKind::kInsert)]);
+  return range;
 }
 
 absl::StatusOr<uint64_t> ParseCount(std::string_view text) {
@@ -260,13 +264,14 @@ absl::StatusOr<uint64_t> ParseCount(std::string_view text) {
   return value * unit;
 }
 
-absl::StatusOr<Config> ConfigFromFlags(Command command) {
+absl::StatusOr<Config> ConfigFromFlags(Command command, const Properties& properties) {
   Config config;
   config.command = command;
   VERBENA_RETURN_IF_ERROR(ReadWhere(config));
   VERBENA_RETURN_IF_ERROR(ReadWhat(config));
   VERBENA_RETURN_IF_ERROR(ReadHow(config));
-  VERBENA_RETURN_IF_ERROR(ReadLoad(config));
+  VERBENA_RETURN_IF_ERROR(ApplyProperties(properties, WasGiven, WasGiven("workload"), &config));
+  VERBENA_RETURN_IF_ERROR(CheckTogether(config));
   return config;
 }
 

@@ -3,12 +3,16 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "bench/load/load_options.h"
+#include "bench/load/schedule.h"
 #include "bench/workload/key_names.h"
+#include "bench/workload/properties.h"
+#include "bench/workload/sizes.h"
 #include "bench/workload/workload.h"
 #include "common/verbs/conn_param.h"
 
@@ -23,19 +27,30 @@ struct Config {
   std::string fabric = "auto";
   verbs::ConnectOptions connect;
   Workload workload;
-  Distribution distribution = Distribution::kZipfian;
-  uint64_t records = 0;
-  uint64_t operations = 0;               // 0: no limit
-  std::chrono::nanoseconds duration{0};  // 0: no limit; not both
+  RequestDistribution distribution;
+  uint64_t records = 0;         // that the load leaves: 0 to records - 1
+  uint64_t insert_start = 0;    // of these, the first that this load inserts and this run works on,
+  uint64_t insert_count = 0;    // and how many; 0: all from there
+  uint32_t insert_retries = 0;  // load: attempts after the first
+  std::chrono::nanoseconds insert_retry_interval{0};  // pause before each
+  uint64_t operations = 0;                            // 0: no limit
+  std::chrono::nanoseconds duration{0};               // 0: no limit; not both
   std::chrono::nanoseconds warmup{0};
-  LoadOptions load;        // rates, outputs, other processes
+  double rate = 0;  // operations a second, of all threads and processes; 0: a closed loop
+  Arrival arrival = Arrival::kFixed;
   uint32_t processes = 1;  // that do this run together, with as many threads each,
   uint32_t process = 0;    // and the number of this one
   uint32_t threads = 1;
-  uint32_t connections = 1;  // a multiple of threads
-  uint32_t depth = 1;        // operations in flight on each connection (but see lane_depth)
-  uint32_t key_size = 0;     // 0: YCSB's own names
-  uint32_t value_size = 0;
+  uint32_t connections = 1;    // a multiple of threads
+  uint32_t depth = 1;          // operations in flight on each connection (but see lane_depth)
+  uint32_t key_size = 0;       // 0: YCSB's own names
+  uint32_t value_size = 0;     // of each record, in the mean
+  std::optional<Sizes> sizes;  // of each field; none: all of value_size
+  std::optional<SizeModel> key_sizes;       // keys of sizes like these instead
+  bool ordered_keys = false;                // named by the record's number, not by its hash
+  uint32_t zero_padding = 1;                // digits of the number in YCSB's own names, at least
+  std::string measurement_interval = "op";  // YCSB's: "op", "intended" or "both", and
+  std::vector<double> percentiles = {50, 95, 99};  // the percentiles of its text form
   uint64_t cache_bytes = 0;
   bool preload = false;
   std::chrono::microseconds poll{0};        // before a waiting call sleeps
@@ -52,12 +67,22 @@ struct Config {
   // Operations that a worker keeps in flight on each connection. Scans are synchronous calls, one
   // at a time; `depth` is then how many READs of one may be in flight.
   uint32_t lane_depth() const { return command == Command::kRun && workload.scans() ? 1 : depth; }
-  KeyNames key_names() const { return KeyNames(key_size); }
+  KeyNames key_names() const {
+    return KeyNames({.size = key_size,
+                     .model = key_sizes,
+                     .ordered = ordered_keys,
+                     .zero_padding = zero_padding});
+  }
+  RecordValues record_values() const {
+    return {workload.fields, sizes.has_value() ? *sizes : Sizes(value_size)};
+  }
+  // The records that are loaded, or chosen from.
+  RecordRange record_range() const;
 };
 
-// The configuration that the command-line flags ask for. InvalidArgument names the flag, its value
-// and the allowed range.
-absl::StatusOr<Config> ConfigFromFlags(Command command);
+// The configuration that the command-line flags and YCSB's properties ask for; what both say, the
+// flags say. InvalidArgument names the flag or property, its value and the allowed range.
+absl::StatusOr<Config> ConfigFromFlags(Command command, const Properties& properties = {});
 
 // Whether the user asked for help or the version.
 bool HelpWanted();

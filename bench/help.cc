@@ -11,7 +11,6 @@ std::string HelpText() {
 
   verbena-bench load --server=ADDR:PORT [flags]      stores the records
   verbena-bench run --server=ADDR:PORT [flags]       works on them and reports
-  verbena-bench agent --listen=ADDR:PORT [flags]     does its share of a run with --agents
   verbena-bench compare [--server=ADDR:PORT] [flags] the same work against Redis and memcached
 
 A first try, with a server on port 7400:
@@ -24,11 +23,21 @@ every value that is read is verified.
 
 What to do
   --workload=b         a: 50 % reads, 50 % updates; b: 95 % reads, 5 % updates; c: only reads;
-                       e (run): 95 % scans of 1 to 100 records, 5 % inserts of new records
+                       d: 95 % reads of the newest, 5 % inserts; e (run): 95 % scans of 1 to 100
+                       records, 5 % inserts; f: 50 % reads, 50 % read-modify-writes
+  -P FILE              YCSB's properties from a file (as bench/workloads/workloada to workloadf);
+                       may be given several times, later ones win
+  -p name=value        one of YCSB's properties; wins over files. With -P or -p what is not given is
+                       as YCSB has it (ten fields of 100 bytes, uniform); what flags say stays
   --records=100000     records in the store (1 to 10G; k, M and G are decimal)
-  --distribution=zipfian  zipfian: YCSB's scrambled one, the hottest key gets 3.8 %; or uniform
-  --key_size=0         bytes of each key: 8 to 1024; 0: YCSB's own names, 14 to 23 bytes
-  --value_size=100     bytes of each value (1B to 1GiB)
+  --distribution=      which records: zipfian (YCSB's scrambled one, the hottest key gets 3.8 %),
+                       uniform, latest, hotspot, sequential, exponential, or zipf:THETA (exact; THETA
+                       above 0, at most 100); none: latest for d, else zipfian
+  --key_size=0         bytes of each key: 8 to 1024; 0: YCSB's own names, 14 to 23 bytes; or sizes as
+                       in etc, udb, zippydb, up2x, kvcache, graph, assocs or cdn
+  --value_size=100     bytes of each value (1B to 1GiB); or a distribution of sizes: uniform:MIN-MAX,
+                       list:SIZE:WEIGHT,..., etc, udb, zippydb, up2x, kvcache, graph, assocs, cdn,
+                       file:FILE (lines of a size and a count)
   --seed=1             of everything random; the same seed gives the same operations
 
 How much
@@ -36,7 +45,7 @@ How much
   --operations=0       how many operations; with --seconds too, whichever ends first
   --warmup_seconds=0   run this long before measuring, to fill caches
 
-How hard (as a closed loop: an answer makes room for the next operation)
+How hard (closed loop: an answer makes room for the next operation)
   --threads=1          client threads (1 to 1024)
   --connections=0      connections, a multiple of --threads; 0: one per thread
   --depth=16           operations in flight on each connection (1 to 1024); workload e does one at
@@ -55,8 +64,7 @@ Where
 )";
   constexpr char kAfter[] = R"(
 Results
-  Progress on standard error, the results at the end. In a closed loop latencies are service times,
-  from submission to callback; with --rate response times too.
+  A progress line on a terminal, a table at the end. Latencies are from submission to callback.
   Interrupted (Ctrl-C), it reports what there is, marked so.
   Errors are counted in both, and the first one is told.
   --json=FILE          the same as JSON; where there are no results {"error": ...} says why
@@ -79,8 +87,7 @@ the run begins); 130 interrupted.
 What has been waited for longer than 2 seconds is told once on standard error, and until when.
 Flags from a file: --flagfile=FILE.
 )";
-  return absl::StrCat(kBefore, ToAbsl(verbs::ConnectFlagsHelp()), ToAbsl(LoadOptionsHelp()),
-                      kAfter);
+  return absl::StrCat(kBefore, ToAbsl(verbs::ConnectFlagsHelp()), kAfter);
 }
 
 }  // namespace verbena::bench

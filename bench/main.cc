@@ -70,7 +70,11 @@ int Run(int argc, char** argv) {
   SetUpLog("verbena-bench", "warn", /*time_stamps=*/false);
   if (argc > 1 && std::strcmp(argv[1], "raw-target") == 0) return RawTarget(argc, argv);
 
-  const std::vector<std::string> args(argv + 1, argv + argc);
+  std::vector<std::string> args(argv + 1, argv + argc);
+  const auto properties = TakeProperties(&args);
+  if (!properties.ok()) {
+    return UsageError(JsonFileAmong(args), ToStd(properties.status().message()));
+  }
   const auto operands = ParseCommandLine(args, "");
   if (!operands.ok()) return UsageError(JsonFileAmong(args), ToStd(operands.status().message()));
   const std::string json_file = JsonFileWanted();
@@ -85,10 +89,6 @@ int Run(int argc, char** argv) {
     return UsageError(json_file,
                       absl::StrCat("what is '", (*operands)[1], "'? Flags start with --"));
   }
-  if (name == "agent") {
-    CatchInterrupts();
-    return RunAgent(AgentListenAddress());
-  }
   std::optional<Command> command;
   if (name == "load") command = Command::kLoad;
   if (name == "run" || name == "warm-gets" || name == "client-ratios" || name == "fabric-ratios") {
@@ -96,12 +96,11 @@ int Run(int argc, char** argv) {
   }
   if (name == "compare" || name == "storage-ratios") command = Command::kCompare;
   if (!command.has_value()) {
-    return UsageError(json_file, name.empty()
-                                     ? "a command is needed: load, run, compare or agent"
-                                     : absl::StrCat("no command '", name,
-                                                    "': there are load, run, compare and agent"));
+    return UsageError(json_file, name.empty() ? "a command is needed: load, run or compare"
+                                              : absl::StrCat("no command '", name,
+                                                             "': there are load, run and compare"));
   }
-  const auto config = ConfigFromFlags(*command);
+  const auto config = ConfigFromFlags(*command, *properties);
   if (!config.ok()) return UsageError(json_file, ToStd(config.status().message()));
   CatchInterrupts();
   if (name == "warm-gets") return WarmGets(*config);

@@ -61,6 +61,11 @@ foreach(program verbena-server verbena-cli verbena-bench)
   endif()
 endforeach()
 
+# The load generator's workloads.
+if(TARGET verbena-bench)
+  install(DIRECTORY bench/workloads DESTINATION ${CMAKE_INSTALL_DATADIR}/verbena COMPONENT programs)
+endif()
+
 # Documents, and the examples with a CMakeLists.txt that builds them against what was installed. They
 # lie to each other as they do in the source, so that their links hold.
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation)

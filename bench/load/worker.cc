@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/workload/random.h"
-#include "bench/workload/value.h"
 #include "common/base/clock.h"
 #include "common/base/text.h"
 
@@ -21,6 +20,8 @@ constexpr int kIdleRounds = 1000;
 // After `stop`, answers that are still missing are given up after this long. The clients' own
 // timeouts are shorter.
 constexpr int64_t kDrainNanos = 20'000'000'000;
+// How exactly the pause before an insert is tried again is kept, where there is nothing else to do.
+constexpr std::chrono::milliseconds kRetrySlice{1};
 
 }  // namespace
 
@@ -56,6 +57,7 @@ class Worker::Lane final : public CompletionSink {
 
   // `timeout` 0 polls.
   int Progress(std::chrono::nanoseconds timeout) {
+    if (waiting_ > 0) TryAgain();
     const int finished = timeout.count() == 0 ? backend_->Poll() : backend_->Wait(timeout);
     if (!backend_->status().ok()) GiveUp(backend_->status());
     return finished;
@@ -66,8 +68,9 @@ class Worker::Lane final : public CompletionSink {
     for (Slot& slot : slots_) {
       if (slot.busy) worker_->RecordFailure(slot.kind, slot.times, status);
       slot.busy = false;
+      slot.try_again_at = 0;
     }
-    in_flight_ = 0;
+    in_flight_ = waiting_ = 0;
     worker_->RecordLoss(status);
   }
 
@@ -75,9 +78,10 @@ class Worker::Lane final : public CompletionSink {
     const int64_t now = worker_->clock_.Now();
     Slot& slot = slots_[index];
     if (!slot.busy) return;  // given up
+    if (slot.kind != OpKind::kRead) return OnFirstRead(index, now, status, value);
     if (status.ok()) {
       worker_->RecordSuccess(slot.kind, slot.times, now);
-      if (backend_->keeps_values()) worker_->Verify({KeyOf(index), slot.key_size}, value);
+      if (backend_->keeps_values()) worker_->Verify(KeyIn(index), value);
     } else {
       worker_->RecordFailure(slot.kind, slot.times, status);
     }
@@ -88,6 +92,10 @@ class Worker::Lane final : public CompletionSink {
     const int64_t now = worker_->clock_.Now();
     Slot& slot = slots_[index];
     if (!slot.busy) return;  // given up
+    if (!status.ok() && WaitToTryAgain(index)) return;
+    if (slot.kind == OpKind::kReadModifyWrite) {
+      worker_->RecordPart(OpKind::kUpdate, slot.times, slot.part, now, status);
+    }
     if (status.ok()) {
       worker_->RecordSuccess(slot.kind, slot.times, now);
     } else {
@@ -122,19 +130,107 @@ class Worker::Lane final : public CompletionSink {
     OpKind kind = OpKind::kRead;
     bool busy = false;
     size_t key_size = 0;
+    uint64_t record = 0;
     uint32_t scan_length = 0;  // most records that a scan may find
+    uint32_t field = 0;        // the one to write anew, or Operation::kAllFields
+    Times part;                // of the write that follows a read
+    uint32_t attempts = 0;     // of an insert of the load
+    int64_t try_again_at = 0;  // monotonic nanoseconds; 0: it is under way
     std::vector<char> value;   // made when first needed
   };
 
   char* KeyOf(uint32_t index) { return keys_.data() + index * worker_->names_.max_size(); }
 
+  std::string_view KeyIn(uint32_t index) { return {KeyOf(index), slots_[index].key_size}; }
+
   void Finish(uint32_t index) {
-    slots_[index].busy = false;
+    Slot& slot = slots_[index];
+    slot.busy = false;
     --in_flight_;
+    EndInsert(slot);
     if (worker_->open_.has_value()) {
       free_.push_back(index);
     } else {
       SubmitNext(index, 0);
+    }
+  }
+
+  void EndInsert(const Slot& slot) {
+    if (slot.kind == OpKind::kInsert && worker_->config_.command != Command::kLoad) {
+      worker_->control_->inserts.Acknowledge(slot.record);
+    }
+  }
+
+  // The first half of a read-modify-write, and of an update that leaves other fields what they are.
+  void OnFirstRead(uint32_t index, int64_t now, const absl::Status& status,
+                   std::string_view value) {
+    Slot& slot = slots_[index];
+    if (slot.kind == OpKind::kReadModifyWrite) {
+      worker_->RecordPart(OpKind::kRead, slot.times, slot.times, now, status);
+    }
+    absl::Status result = status;
+    if (status.ok()) {
+      if (backend_->keeps_values()) worker_->Verify(KeyIn(index), value);
+      worker_->MakeValue(KeyIn(index), slot.field, value, &slot.value);
+      slot.part.due = slot.part.started = worker_->clock_.Now();
+      result = SubmitValue(index);
+      if (result.ok()) return;
+    }
+    worker_->RecordFailure(slot.kind, slot.times, result);
+    Finish(index);
+  }
+
+  absl::Status SubmitValue(uint32_t index) {
+    const std::vector<char>& value = slots_[index].value;
+    return backend_->SubmitWrite(index, KeyIn(index), {value.data(), value.size()});
+  }
+
+  // Whether an insert of the load that has failed is to be tried again, after a pause.
+  bool WaitToTryAgain(uint32_t index) {
+    Slot& slot = slots_[index];
+    const Config& config = worker_->config_;
+    if (config.command != Command::kLoad || slot.attempts >= config.insert_retries) return false;
+    ++slot.attempts;
+    ++waiting_;
+    slot.try_again_at = MonotonicNanos() + worker_->RetryPause();
+    return true;
+  }
+
+  // Inserts whose pause is over. A lane with nothing else to do sleeps for a moment.
+  void TryAgain() {
+    if (waiting_ == in_flight_) std::this_thread::sleep_for(kRetrySlice);
+    const bool stopped = worker_->control_->stop.load(std::memory_order_relaxed);
+    const int64_t now = MonotonicNanos();
+    for (uint32_t i = 0; i < slots_.size(); ++i) {
+      Slot& slot = slots_[i];
+      if (!slot.busy || slot.try_again_at == 0 || (slot.try_again_at > now && !stopped)) continue;
+      slot.try_again_at = 0;
+      --waiting_;
+      absl::Status status = stopped ? absl::CancelledError("the load was stopped") : SubmitValue(i);
+      if (status.ok()) continue;
+      worker_->RecordFailure(slot.kind, slot.times, status);
+      Finish(i);
+    }
+  }
+
+  // Submits what the operation begins with; where that is a write, makes its value first.
+  absl::Status SubmitFirst(uint32_t index, int64_t due) {
+    Slot& slot = slots_[index];
+    const std::string_view key = KeyIn(index);
+    const bool one_field = slot.field != Operation::kAllFields;
+    const bool writes =
+        slot.kind == OpKind::kInsert || (slot.kind == OpKind::kUpdate && !one_field);
+    if (writes) worker_->MakeValue(key, Operation::kAllFields, {}, &slot.value);
+    slot.times.started = worker_->clock_.Now();
+    slot.times.due = due == 0 ? slot.times.started : due;
+    if (writes) return SubmitValue(index);
+    switch (slot.kind) {
+      case OpKind::kScan:
+        return backend_->SubmitScan(index, key, worker_->prefix_, slot.scan_length);
+      case OpKind::kDelete:
+        return backend_->SubmitDelete(index, key);
+      default:
+        return backend_->SubmitRead(index, key);
     }
   }
 
@@ -149,26 +245,18 @@ class Worker::Lane final : public CompletionSink {
       slot.key_size =
           worker_->names_.Write(operation.record, {key_bytes, worker_->names_.max_size()});
       slot.kind = operation.kind;
-      const std::string_view key(key_bytes, slot.key_size);
+      slot.record = operation.record;
       slot.scan_length = operation.length;
-      const bool writes = operation.kind == OpKind::kUpdate || operation.kind == OpKind::kInsert;
-      if (writes) {
-        slot.value.resize(worker_->config_.value_size);
-        FillValue(key, worker_->stamp_++, slot.value);
-      }
-      slot.times.started = worker_->clock_.Now();
-      slot.times.due = due == 0 ? slot.times.started : due;
-      const absl::Status status =
-          writes ? backend_->SubmitWrite(index, key, {slot.value.data(), slot.value.size()})
-          : operation.kind == OpKind::kScan
-              ? backend_->SubmitScan(index, key, worker_->prefix_, operation.length)
-              : backend_->SubmitRead(index, key);
+      slot.field = operation.field;
+      slot.attempts = 0;
+      const absl::Status status = SubmitFirst(index, due);
       if (status.ok()) {
         slot.busy = true;
         ++in_flight_;
         return true;
       }
       worker_->RecordFailure(slot.kind, slot.times, status);
+      EndInsert(slot);
       if (due != 0) break;
     }
     if (!backend_->status().ok()) worker_->RecordLoss(backend_->status());
@@ -181,6 +269,7 @@ class Worker::Lane final : public CompletionSink {
   std::vector<char> keys_;
   std::vector<uint32_t> free_;  // open loop: slots that nothing is in flight in
   uint32_t in_flight_ = 0;
+  uint32_t waiting_ = 0;  // of these, how many are inserts that wait to be tried again
 };
 
 Worker::Worker(const Config& config, const WorkerPlan& plan, std::vector<Backend*> backends,
@@ -190,12 +279,14 @@ Worker::Worker(const Config& config, const WorkerPlan& plan, std::vector<Backend
       control_(control),
       names_(config.key_names()),
       prefix_(names_.prefix()),
-      source_(config.workload, config.distribution, config.records, Mix64(config.seed) + plan.index,
-              {.index = plan.index, .step = plan.workers}),
+      values_(config.record_values()),
+      source_(config.workload, config.distribution, config.record_range(),
+              Mix64(config.seed) + plan.index, &control->inserts),
+      retry_random_(Mix64(config.seed) + plan.index),
       // Distinct for all writes of a run; which phase wrote a value does not matter.
       stamp_(Mix64(config.seed) ^ (uint64_t{plan.index} << 44)) {
-  if (config.load.rate > 0) {
-    open_.emplace(Schedule(config.load.arrival, config.load.rate / plan.workers,
+  if (config.rate > 0) {
+    open_.emplace(Schedule(config.arrival, config.rate / plan.workers,
                            Mix64(Mix64(config.seed) + plan.index), plan.index, plan.workers),
                   plan.operations);
   }
@@ -207,7 +298,7 @@ Worker::Worker(const Config& config, const WorkerPlan& plan, std::vector<Backend
 Worker::~Worker() = default;
 
 void Worker::Run() {
-  if (config_.load.rate > 0) {
+  if (config_.rate > 0) {
     RunOpen();
   } else {
     RunClosed();
@@ -371,6 +462,8 @@ void Worker::BeginMeasuring() {
     tally.statuses = {};
     tally.errors.store(0, std::memory_order_relaxed);
   }
+  parts_.store(0, std::memory_order_relaxed);
+  part_errors_ = 0;
   verify_ = {};
   scanned_ = 0;
   counters_at_begin_ = CountersNow();
@@ -389,9 +482,37 @@ void Worker::RecordSuccess(OpKind kind, const Times& times, int64_t ended) {
   if (open_.has_value()) tally.response.Record(clock_.Nanos(times.due, ended));
 }
 
+// It counts as its own kind, too, and as an operation only once: in the kind that it is a part of.
+void Worker::RecordPart(OpKind kind, const Times& whole, const Times& part, int64_t ended,
+                        const absl::Status& status) {
+  if (whole.due < begin_ticks_) return;
+  parts_.store(parts_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (status.ok()) {
+    RecordSuccess(kind, part, ended);
+  } else {
+    RecordFailure(kind, part, status);
+    ++part_errors_;
+  }
+}
+
+void Worker::MakeValue(std::string_view key, uint32_t field, std::string_view old,
+                       std::vector<char>* value) {
+  if (field == Operation::kAllFields) {
+    values_.Fill(key, stamp_++, RecordValues::kBySizes, value);
+  } else {
+    values_.Replace(key, stamp_++, field, old, value);
+  }
+}
+
+// YCSB's: the interval, shorter or longer by up to a fifth.
+int64_t Worker::RetryPause() {
+  const auto interval = static_cast<double>(config_.insert_retry_interval.count());
+  return static_cast<int64_t>(interval * (0.8 + 0.4 * retry_random_.NextDouble()));
+}
+
 void Worker::Verify(std::string_view key, std::string_view value) {
   ++verify_.checked;
-  if (!VerifyValue(key, value)) ++verify_.wrong;
+  if (!values_.Verify(key, value)) ++verify_.wrong;
 }
 
 // A record out of its place is as wrong as one with another's value; so are more than were wanted.
@@ -425,7 +546,7 @@ uint64_t Worker::ended() const {
   for (const Tally& tally : tallies_) {
     sum += tally.latency.count() + tally.errors.load(std::memory_order_relaxed);
   }
-  return sum;
+  return sum - parts();
 }
 
 BackendCounters Worker::CountersNow() const {
@@ -455,6 +576,8 @@ void Worker::AddTo(RunResult& result) const {
     result.open_loop->backlog_most += open_->backlog.most();
     result.open_loop->backlog_end += open_->backlog.last();
   }
+  result.parts += parts_.load(std::memory_order_relaxed);
+  result.part_errors += part_errors_;
   result.counters += CountersNow() - counters_at_begin_;
   if (result.first_error.empty()) result.first_error = first_error_;
   if (result.lost.empty()) result.lost = lost_;

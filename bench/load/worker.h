@@ -26,9 +26,13 @@ namespace verbena::bench {
 
 // What all workers of a run share with the thread that started them.
 struct RunControl {
+  explicit RunControl(const Config& config)
+      : inserts(config.records, {.index = config.process, .step = config.processes}) {}
+
   std::atomic<bool> stop{false};       // submit nothing more
   std::atomic<bool> measuring{false};  // the warm-up is over
   std::atomic<uint32_t> running{0};    // workers that have not ended
+  InsertSequence inserts;              // run: what is inserted, and what of it is there
 };
 
 // The share of one worker.
@@ -60,6 +64,9 @@ class Worker {
 
   // Operations that have ended, well or not.
   uint64_t ended() const;
+  // Reads and updates that were parts of read-modify-writes: they count in `latency` and `errors`
+  // of their kinds, but are no operations of their own.
+  uint64_t parts() const { return parts_.load(std::memory_order_relaxed); }
 
   // After Run has returned.
   void AddTo(RunResult& result) const;
@@ -105,6 +112,11 @@ class Worker {
   void BeginMeasuring();
   void RecordSuccess(OpKind kind, const Times& times, int64_t ended);
   void RecordFailure(OpKind kind, const Times& times, const absl::Status& status);
+  void RecordPart(OpKind kind, const Times& whole, const Times& part, int64_t ended,
+                  const absl::Status& status);
+  void MakeValue(std::string_view key, uint32_t field, std::string_view old,
+                 std::vector<char>* value);
+  int64_t RetryPause();  // nanoseconds
   void Verify(std::string_view key, std::string_view value);
   void VerifyScan(std::span<const ScannedRecord> records, uint32_t most);
   void RecordLoss(const absl::Status& status);
@@ -116,7 +128,9 @@ class Worker {
   const TickClock clock_;
   const KeyNames names_;
   const std::string_view prefix_;  // of all keys: scans leave others out
+  const RecordValues values_;
   OperationSource source_;
+  Random retry_random_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 
   bool measuring_ = false;
@@ -130,6 +144,8 @@ class Worker {
   std::array<Tally, kOpKinds> tallies_;
   VerifyResult verify_;
   uint64_t scanned_ = 0;  // records, by scans
+  std::atomic<uint64_t> parts_{0};
+  uint64_t part_errors_ = 0;
   BackendCounters counters_at_begin_;
   std::string first_error_;
   std::string lost_;

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "bench/workload/random.h"
+
 namespace verbena::bench {
 namespace {
 
@@ -14,6 +16,15 @@ constexpr std::string_view kDigits32 = "0123456789abcdefghijklmnopqrstuv";
 // `value` in base 32, the lowest digits, right-aligned and padded with zeros.
 void WriteBase32(uint64_t value, std::span<char> out) {
   for (size_t i = out.size(); i-- > 0; value >>= 5) out[i] = kDigits32[value & 31];
+}
+
+// Sizes of a model's keys: up to memcached's limit and a little; from here on they have the prefix.
+constexpr size_t kMaxModelSize = 255;
+constexpr size_t kLeastWithPrefix = kPrefix.size() + 12;
+
+// UP2X's keys are of about ten bytes.
+size_t LeastOf(SizeModel model) {
+  return model == SizeModel::kUp2x ? KeyNames::kMinKeySize : kLeastWithPrefix;
 }
 
 // A bijection of the numbers below 2^bits (bits <= 64): odd multiplications and xor-shifts.
@@ -71,28 +82,48 @@ uint64_t FnvHash64(uint64_t value) {
   return (hash >> 63) != 0 ? ~hash + 1 : hash;
 }
 
+size_t KeyNames::max_size() const {
+  if (form_.model.has_value()) return kMaxModelSize;
+  if (form_.size != 0) return form_.size;
+  return kPrefix.size() + std::max(kMaxDigits, form_.zero_padding);
+}
+
+size_t KeyNames::typical_size() const {
+  if (form_.model.has_value()) return KeySize(*form_.model, 0.5);
+  return max_size();
+}
+
 std::string_view KeyNames::prefix() const {
-  return key_size_ != 0 && key_size_ < kPrefix.size() + 12 ? std::string_view() : kPrefix;
+  const size_t least = form_.model.has_value() ? LeastOf(*form_.model) : form_.size;
+  return least != 0 && least < kLeastWithPrefix ? std::string_view() : kPrefix;
+}
+
+size_t KeyNames::SizeOf(uint64_t number) const {
+  if (!form_.model.has_value()) return form_.size;
+  const double u = static_cast<double>(Mix64(number) >> 11) * 0x1.0p-53;
+  return std::clamp<size_t>(KeySize(*form_.model, u), LeastOf(*form_.model), kMaxModelSize);
 }
 
 size_t KeyNames::Write(uint64_t number, std::span<char> buffer) const {
   assert(buffer.size() >= max_size());
+  const size_t size = SizeOf(number);
   if (prefix().empty()) {
-    const unsigned bits = std::min(64u, static_cast<unsigned>(key_size_) * 5);
-    WriteBase32(Scramble(number, bits), buffer.first(key_size_));
-    return key_size_;
+    const unsigned bits = std::min(64u, static_cast<unsigned>(size) * 5);
+    WriteBase32(form_.ordered ? number : Scramble(number, bits), buffer.first(size));
+    return size;
   }
   std::memcpy(buffer.data(), kPrefix.data(), kPrefix.size());
   const std::span<char> rest = buffer.subspan(kPrefix.size());
-  const uint64_t hash = FnvHash64(number);
-  if (key_size_ != 0 && key_size_ < kNaturalKeySize) {
-    WriteBase32(hash, rest.first(key_size_ - kPrefix.size()));
-    return key_size_;
+  const uint64_t hash = form_.ordered ? number : FnvHash64(number);
+  if (size != 0 && size < kNaturalKeySize) {
+    WriteBase32(hash, rest.first(size - kPrefix.size()));
+    return size;
   }
-  if (key_size_ == 0) return kPrefix.size() + WriteDecimal(hash, rest.data());
+  if (size == 0 && form_.zero_padding <= 1) return kPrefix.size() + WriteDecimal(hash, rest.data());
   char digits[kMaxDigits];
   const size_t length = WriteDecimal(hash, digits);
-  const size_t padding = key_size_ - kPrefix.size() - length;
+  const size_t wanted = size == 0 ? form_.zero_padding : size - kPrefix.size();
+  const size_t padding = wanted > length ? wanted - length : 0;
   std::memset(rest.data(), '0', padding);
   std::memcpy(rest.data() + padding, digits, length);
   return kPrefix.size() + padding + length;

@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "bench/workload/size_models.h"
 
 namespace verbena::bench {
 
@@ -20,6 +23,16 @@ uint64_t FnvHash64(uint64_t value);
 //   key_size 16 to 22  "user" and the hash in base 32 (60 bits and more, so that the names of a
 //                      billion records still differ with near certainty)
 //   key_size 8 to 15   the number itself, scrambled in place, in base 32: no two are equal
+struct KeyForm {
+  size_t size = 0;  // as below
+  std::optional<SizeModel> model =
+      std::nullopt;         // each key has a size of its own instead, at least kMinKeySize,
+                            // and 16 where the model's keys are mostly longer
+  bool ordered = false;     // the number itself, not its hash: keys sort as the numbers do
+                            // where they are padded (YCSB's insertorder=ordered)
+  size_t zero_padding = 1;  // size 0: digits of the number, at least (YCSB's zeropadding)
+};
+
 class KeyNames {
  public:
   static constexpr size_t kMinKeySize = 8;
@@ -27,12 +40,13 @@ class KeyNames {
   static constexpr size_t kNaturalKeySize = 23;  // the longest of YCSB's own
 
   // `key_size` is 0 or within the limits above.
-  explicit KeyNames(size_t key_size) : key_size_(key_size) {}
+  explicit KeyNames(size_t key_size) : KeyNames(KeyForm{.size = key_size}) {}
+  explicit KeyNames(const KeyForm& form) : form_(form) {}
 
   // Bytes that a buffer for Write must have.
-  size_t max_size() const { return key_size_ == 0 ? kNaturalKeySize : key_size_; }
+  size_t max_size() const;
   // Mean length: what sizes are computed from.
-  size_t typical_size() const { return key_size_ == 0 ? kNaturalKeySize : key_size_; }
+  size_t typical_size() const;
 
   // How the names of all records begin; empty where they have nothing in common.
   std::string_view prefix() const;
@@ -42,7 +56,9 @@ class KeyNames {
   std::string Name(uint64_t number) const;
 
  private:
-  size_t key_size_;
+  size_t SizeOf(uint64_t number) const;
+
+  KeyForm form_;
 };
 
 }  // namespace verbena::bench

@@ -34,6 +34,19 @@ void FillValue(std::string_view key, uint64_t stamp, std::span<char> value) {
   std::memcpy(value.data(), &check, std::min(kWord, value.size()));
 }
 
+void FillNoise(uint64_t seed, std::span<char> bytes) {
+  uint64_t state = Mix64(seed);
+  for (size_t at = 0; at < bytes.size(); at += kWord) {
+    state += 0x9e3779b97f4a7c15;
+    const uint64_t word = Mix64(state);
+    std::memcpy(bytes.data() + at, &word, std::min(kWord, bytes.size() - at));
+  }
+}
+
+uint64_t CheckOfContents(std::string_view key, std::string_view contents) {
+  return CheckOf(XXH3_64bits(key.data(), key.size()), contents);
+}
+
 bool VerifyValue(std::string_view key, std::string_view value) {
   const size_t check_size = std::min(kWord, value.size());
   const uint64_t check = CheckOf(XXH3_64bits(key.data(), key.size()), value.substr(check_size));

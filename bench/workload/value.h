@@ -19,6 +19,10 @@ namespace verbena::bench {
 // Fills `value` with the contents of write `stamp` of `key`.
 void FillValue(std::string_view key, uint64_t stamp, std::span<char> value);
 
+// What both are made of: incompressible bytes from a seed, and the check over contents of `key`.
+void FillNoise(uint64_t seed, std::span<char> bytes);
+uint64_t CheckOfContents(std::string_view key, std::string_view contents);
+
 bool VerifyValue(std::string_view key, std::string_view value);
 
 }  // namespace verbena::bench

@@ -5,9 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "bench/workload/distribution.h"
+#include "bench/workload/insert_sequence.h"
 #include "bench/workload/random.h"
+#include "bench/workload/record_values.h"
 #include "bench/workload/zipfian.h"
 
 namespace verbena::bench {
@@ -18,65 +22,76 @@ inline constexpr size_t kOpKinds = 6;
 const char* OpKindName(OpKind kind);
 constexpr size_t Index(OpKind kind) { return static_cast<size_t>(kind); }
 
-enum class Distribution { kZipfian, kUniform };
-const char* DistributionName(Distribution distribution);
-
-// A YCSB core workload: how likely each kind of operation is.
-struct Workload {
-  char name = 'a';
-  std::array<double, kOpKinds> proportion{};
-  const char* description = "";
-
-  bool scans() const { return proportion[Index(OpKind::kScan)] > 0; }
-};
-
-// The longest scan, in records; the shortest has one, and all lengths between are as likely. That
-// is what YCSB's workload file E says (maxscanlength=100, scanlengthdistribution=uniform).
+// The longest scan of YCSB's workload file E, in records; the shortest has one, and all lengths
+// between are as likely (maxscanlength=100, scanlengthdistribution=uniform).
 inline constexpr uint32_t kMaxScanLength = 100;
 
-// "a", "b", "c" or "e", in either case; nullopt for others.
+// A YCSB core workload: how likely each kind of operation is, and what it works on.
+struct Workload {
+  std::string name = "a";  // "a" to "f"; "core" where properties made it
+  std::array<double, kOpKinds> proportion{};
+  std::string description;
+  RequestDistribution distribution = Distribution::kZipfian;  // unless another is asked for
+  uint32_t min_scan_length = 1;
+  uint32_t max_scan_length = kMaxScanLength;
+  bool short_scans = false;  // lengths are Zipfian, short ones the likeliest; else all as likely
+  RecordFields fields;
+
+  bool scans() const { return proportion[Index(OpKind::kScan)] > 0; }
+  bool inserts() const { return proportion[Index(OpKind::kInsert)] > 0; }
+  // For headings: "YCSB-A", "YCSB core workload".
+  std::string Title() const;
+};
+
+// "a" to "f", in either case; nullopt for others.
 std::optional<Workload> FindWorkload(std::string_view name);
 // All of them, for help texts.
-std::array<Workload, 4> AllWorkloads();
+const std::array<Workload, 6>& AllWorkloads();
 
 struct Operation {
+  static constexpr uint32_t kAllFields = UINT32_MAX;
+
   OpKind kind = OpKind::kRead;
-  uint64_t record = 0;  // kScan: the one to start at
-  uint32_t length = 0;  // kScan: how many records are wanted, 1 to kMaxScanLength
+  uint64_t record = 0;          // kScan: the one to start at
+  uint32_t length = 0;          // kScan: how many records are wanted, at least 1
+  uint32_t field = kAllFields;  // of updates and read-modify-writes: the one to write anew
+
+  // Of traces only:
+  std::string_view key{};  // the record's name; good until the next operation is asked for
+  uint64_t value_size = RecordValues::kBySizes;
+  uint32_t ttl_seconds = 0;  // 0: for ever
+  int64_t due_nanos = -1;    // since the run's begin; -1: whenever the load's schedule says
 };
 
-// The share of one of several sources in the records that a run inserts: with `step` sources,
-// source `index` inserts records + index, records + index + step and so on, so that no two insert
-// the same.
-struct InsertShare {
-  uint64_t index = 0;
-  uint64_t step = 1;
-};
-
-// Draws the operations of a run over records 0 to records - 1 (those that the load has left; what
-// the run inserts is not read by name, though scans come across it). Not thread-safe: one per
-// thread.
+// Draws the operations of a run. Not thread-safe: one per thread; `inserts` is shared by all,
+// borrowed, and must outlive it.
 class OperationSource {
  public:
-  OperationSource(const Workload& workload, Distribution distribution, uint64_t records,
-                  uint64_t seed, const InsertShare& inserts = {});
+  OperationSource(const Workload& workload, const RequestDistribution& distribution,
+                  const RecordRange& range, uint64_t seed, InsertSequence* inserts);
 
+  // What it inserts must be acknowledged to `inserts`.
   Operation Next();
 
  private:
-  uint64_t NextRecord();
+  struct Part {
+    double below;  // a uniform number in [0, 1) below this, but not the one before, is that kind
+    OpKind kind;
+  };
+
+  uint64_t NextRecord() { return inserts_->RecordAt(chooser_.Next(random_)); }
+  OpKind NextKind();
+  uint32_t NextScanLength();
+  uint32_t NextField();
 
   Random random_;
-  Distribution distribution_;
-  uint64_t records_;
-  ScrambledZipfian zipfian_;
-  // A uniform number in [0, 1) below the first of these that it is below is that kind of operation;
-  // one that is below none is a scan.
-  double read_below_;
-  double update_below_;
-  double insert_below_;
-  uint64_t next_insert_;
-  uint64_t insert_step_;
+  RecordChooser chooser_;
+  InsertSequence* const inserts_;
+  std::array<Part, kOpKinds> parts_{};
+  uint32_t min_scan_length_;
+  uint32_t max_scan_length_;
+  std::optional<Zipfian> scan_lengths_;
+  uint32_t written_fields_;  // to choose one of; 0: all are written
 };
 
 }  // namespace verbena::bench

@@ -23,6 +23,8 @@ namespace verbena::storage {
 namespace {
 
 using bench::SizeModel;
+constexpr std::array<SizeModel, 3> kModels = {SizeModel::kEtc, SizeModel::kKvCache,
+                                              SizeModel::kCdn};
 
 #if defined(VERBENA_FULL_TESTS)
 constexpr int kRounds = 50;
@@ -115,14 +117,14 @@ class SizeMixesTest : public testing::Test {
   std::vector<std::string> keys_;
   uint64_t next_ = 0;
   int round_ = 0;
-  std::array<Figures, bench::kSizeModels.size()> figures_;
+  std::array<Figures, kModels.size()> figures_;
 };
 
 TEST_F(SizeMixesTest, MostOfTheSliceIsLiveWhenMemoryIsOut) {
-  Fill(bench::kSizeModels[0]);
+  Fill(kModels[0]);
   for (round_ = 1; round_ <= kRounds && !HasFatalFailure(); ++round_) {
     const int64_t begin = MonotonicNanos();
-    const SizeModel model = bench::kSizeModels[static_cast<size_t>(round_) % 3];
+    const SizeModel model = kModels[static_cast<size_t>(round_) % 3];
     Replace(model);
     ASSERT_TRUE(store_->allocator().Validate().ok()) << store_->allocator().Validate();
     const CompactionCounters c = store_->Stats().compaction;
@@ -136,7 +138,7 @@ TEST_F(SizeMixesTest, MostOfTheSliceIsLiveWhenMemoryIsOut) {
         static_cast<unsigned long long>(c.given_up));
   }
   ASSERT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
-  for (const SizeModel model : bench::kSizeModels) {
+  for (const SizeModel model : kModels) {
     const Figures& figures = figures_[static_cast<size_t>(model)];
     EXPECT_GT(figures.refused, 0u);
     RecordProperty(absl::StrCat("least_live_", bench::SizeModelName(model)),

@@ -231,7 +231,7 @@ TEST(ProgressLine, CountsErrors) {
     Config config = SmallConfig(Command::kRun);
     config.workload = *FindWorkload("c");
     MemoryBackend backend(&store);
-    RunControl control;
+    RunControl control(config);
     control.measuring = true;
     control.running = 1;
     std::vector<std::unique_ptr<Worker>> workers;
@@ -240,7 +240,7 @@ TEST(ProgressLine, CountsErrors) {
     ProgressLine line(config, workers);
     workers.front()->Run();
     EXPECT_EQ(workers.front()->ended(), 100u);
-    const std::string text = line.Next(MonotonicNanos(), true);
+    const std::string text = line.Next(MonotonicNanos());
     EXPECT_EQ(text.ends_with("  100 errors"), !loaded) << text;
     EXPECT_EQ(text.find("error") == std::string::npos, loaded) << text;
   }
