@@ -98,7 +98,7 @@ class Server {
   std::unique_ptr<net::Network> network_;
 };
 
-// "0.1.0"
+// As "0.2.0".
 const char* Version();
 
 }  // namespace verbena::server

@@ -66,7 +66,7 @@ typedef enum verbena_code {
 /// Thread-safe.
 VERBENA_EXPORT const char* verbena_code_string(int status);
 
-/// Of the library that the program runs with: "0.1.0", and the number that
+/// Of the library that the program runs with: as "0.2.0", and the number that
 /// VERBENA_VERSION_NUMBER has there. Thread-safe.
 VERBENA_EXPORT const char* verbena_version(void);
 /// The same as a number.
