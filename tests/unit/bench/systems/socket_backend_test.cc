@@ -130,7 +130,7 @@ TEST(SocketBackend, Deletes) {
   ASSERT_TRUE(redis.backend->SubmitDelete(3, "k").ok());
   redis.Answer(":1\r\n:0\r\n-READONLY no\r\n");
   EXPECT_EQ(redis.backend->Poll(), 3);
-  EXPECT_EQ(redis.Received().substr(0, 22), "*2\r\n$3\r\nDEL\r\n$2\r\nk1");
+  EXPECT_EQ(redis.Received().substr(0, 19), "*2\r\n$3\r\nDEL\r\n$2\r\nk1");
   EXPECT_THAT(redis.recorder.events,
               ElementsAre("write 1 OK", "write 2 NOT_FOUND", "write 3 INTERNAL"));
 
