@@ -22,7 +22,7 @@ constexpr uint64_t kPollsPerLook = 1024;
 constexpr uint32_t kReceives = 16;
 constexpr uint32_t kSignalEvery = 16;  // SENDs
 constexpr uint32_t kWantedInline = 256;
-constexpr uint64_t kLine = 64;
+constexpr uint64_t kCacheLine = 64;
 // wr_ids: READs have their slot's number, receives and sends these above.
 constexpr uint64_t kReceiveId = uint64_t{1} << 32;
 constexpr uint64_t kSendId = uint64_t{1} << 33;
@@ -77,11 +77,11 @@ absl::Status RawInitiator::MakeQueues() {
   connect_options_ = verbs::LimitToDevice(connect_options_, attr);
   VERBENA_ASSIGN_OR_RETURN(pd_, verbs::ProtectionDomain::Create(id_.device()));
   // An odd number of lines, so that blocks do not share sets of the caches.
-  sink_stride_ = AlignUp(options_.block_size, kLine);
-  if (sink_stride_ / kLine % 2 == 0) sink_stride_ += kLine;
-  response_stride_ = AlignUp(options_.response_size, kLine);
+  sink_stride_ = AlignUp(options_.block_size, kCacheLine);
+  if (sink_stride_ / kCacheLine % 2 == 0) sink_stride_ += kCacheLine;
+  response_stride_ = AlignUp(options_.response_size, kCacheLine);
   request_at_ = sink_stride_ * options_.depth;
-  responses_at_ = request_at_ + AlignUp(options_.request_size, kLine);
+  responses_at_ = request_at_ + AlignUp(options_.request_size, kCacheLine);
   VERBENA_ASSIGN_OR_RETURN(
       memory_, SharedMemory::Create("verbena-bench-raw",
                                     responses_at_ + response_stride_ * kReceives, false));
@@ -162,7 +162,7 @@ absl::Status RawInitiator::Sleep() {
 void RawInitiator::Consume(uint32_t slot) {
   const uint8_t* const bytes = Sink(slot);
   uint64_t sum = 0;
-  for (uint64_t at = 0; at < options_.block_size; at += kLine) {
+  for (uint64_t at = 0; at < options_.block_size; at += kCacheLine) {
     sum += LoadRelaxed(reinterpret_cast<const uint64_t*>(bytes + at));
   }
   consumed_ = sum;
