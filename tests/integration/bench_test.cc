@@ -176,7 +176,7 @@ TEST_F(BenchTest, ScansNeedAServerThatKeepsOrder) {
   const Outcome outcome =
       Bench({"run", "--server=" + (*server)->address(), "--workload=e", "--records=10"});
   EXPECT_EQ(outcome.code, 2) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("--workload=e needs scans"));
+  EXPECT_THAT(outcome.err, HasSubstr("YCSB-E needs scans"));
   EXPECT_THAT(outcome.err, HasSubstr("--ordered_index=off"));
   EXPECT_EQ(Bench({"compare", "--workload=e"}).code, 2);
 }
