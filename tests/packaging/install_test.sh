@@ -113,6 +113,9 @@ check_files() {
   fi
 }
 
+# The document without its blocks of code.
+without_code() { awk '/^\x60\x60\x60/ { code = !code; next } !code'; }
+
 # Each relative link of the installed documents leads to something that was installed.
 check_links() {
   local folder=$prefix/share/doc/verbena document link links=0
@@ -124,7 +127,7 @@ check_links() {
       links=$((links + 1))
       [ -e "$(dirname "$document")/${link%%#*}" ] ||
         fail "${document#"$prefix/"} has a link to $link, which is not installed"
-    done < <(tr '\n' ' ' <"$document" | grep -oE '\]\([^()]+\)' | sed -E 's/^\]\(//; s/\)$//' || true)
+    done < <(without_code <"$document" | tr '\n' ' ' | grep -oE '\]\([^()]+\)' | sed -E 's/^\]\(//; s/\)$//' || true)
   done < <(find "$folder" -name '*.md' -print0)
   [ "$links" -gt 0 ] || fail "no links in the documents below $folder"
 }

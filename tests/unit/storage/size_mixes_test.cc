@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,7 +80,7 @@ class SizeMixesTest : public testing::Test {
         continue;
       }
       ASSERT_EQ(put.status().code(), absl::StatusCode::kResourceExhausted) << put.status();
-      Figures& figures = figures_[static_cast<size_t>(model)];
+      Figures& figures = figures_[model];
       ++figures.refused;
       if (const double live = Live(); live < figures.least_live) {
         figures.least_live = live;
@@ -117,7 +118,7 @@ class SizeMixesTest : public testing::Test {
   std::vector<std::string> keys_;
   uint64_t next_ = 0;
   int round_ = 0;
-  std::array<Figures, kModels.size()> figures_;
+  std::map<SizeModel, Figures> figures_;
 };
 
 TEST_F(SizeMixesTest, MostOfTheSliceIsLiveWhenMemoryIsOut) {
@@ -131,15 +132,15 @@ TEST_F(SizeMixesTest, MostOfTheSliceIsLiveWhenMemoryIsOut) {
     std::printf(
         "round %d, %s: live %.3f of the slice for the least, %zu items, %.2f s; moved %.0f MiB, "
         "%llu windows emptied, %llu given up\n",
-        round_, bench::SizeModelName(model), figures_[static_cast<size_t>(model)].least_live,
-        keys_.size(), static_cast<double>(MonotonicNanos() - begin) / 1e9,
+        round_, bench::SizeModelName(model), figures_[model].least_live, keys_.size(),
+        static_cast<double>(MonotonicNanos() - begin) / 1e9,
         static_cast<double>(c.bytes_moved) / kMiB,
         static_cast<unsigned long long>(c.windows_emptied),
         static_cast<unsigned long long>(c.given_up));
   }
   ASSERT_TRUE(CheckInvariants(*store_).ok()) << CheckInvariants(*store_);
   for (const SizeModel model : kModels) {
-    const Figures& figures = figures_[static_cast<size_t>(model)];
+    const Figures& figures = figures_[model];
     EXPECT_GT(figures.refused, 0u);
     RecordProperty(absl::StrCat("least_live_", bench::SizeModelName(model)),
                    absl::StrCat(figures.least_live));
