@@ -73,12 +73,14 @@ std::optional<KeyHash> Eviction::NextVictim() {
       const uint64_t hash = Pop(small_);
       if (TakeLeftOver(hash)) continue;
       std::atomic<uint8_t>& touches = TouchesOf(hash);
-      if (touches.load(std::memory_order_relaxed) == 0 || !go_on) {
+      const uint8_t left = touches.load(std::memory_order_relaxed);
+      if (left == 0 || !go_on) {
         AddGhost(hash);
         CountLeftOver(hash, -1);
         return KeyHash{hash};
       }
-      touches.store(0, std::memory_order_relaxed);
+      // Not all of them: another key that is read may have the same place, and its turn yet to come.
+      touches.store(static_cast<uint8_t>(left - 1), std::memory_order_relaxed);
       main_.push_back(hash);
       ++promoted_;
     } else {
