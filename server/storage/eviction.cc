@@ -79,7 +79,8 @@ std::optional<KeyHash> Eviction::NextVictim() {
         CountLeftOver(hash, -1);
         return KeyHash{hash};
       }
-      // Not all of them: another key that is read may have the same place, and its turn yet to come.
+      // Not all of them: another key that is read may have the same place, and its turn yet to
+      // come.
       touches.store(static_cast<uint8_t>(left - 1), std::memory_order_relaxed);
       main_.push_back(hash);
       ++promoted_;
