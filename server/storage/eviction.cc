@@ -110,7 +110,6 @@ void Eviction::Keep(KeyHash hash) {
 void Eviction::OnInserted(KeyHash hash, std::string_view /*key*/, layout::Slot /*slot*/) {
   const std::lock_guard lock(lock_);
   ++live_;
-  TouchesOf(hash.bits).store(0, std::memory_order_relaxed);
   if (TakeGhost(hash.bits)) {
     main_.push_back(hash.bits);
     ++revived_;
@@ -123,6 +122,9 @@ void Eviction::OnInserted(KeyHash hash, std::string_view /*key*/, layout::Slot /
 void Eviction::OnRemoved(KeyHash hash, std::string_view /*key*/, layout::Slot /*slot*/) {
   const std::lock_guard lock(lock_);
   --live_;
+  // Here, and not when a key is inserted: many more come than go with touches left (one that is
+  // evicted has none), and each would take those of another key that has the same place.
+  TouchesOf(hash.bits).store(0, std::memory_order_relaxed);
   CountLeftOver(hash.bits, 1);
   SweepIfDue();
 }

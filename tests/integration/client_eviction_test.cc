@@ -32,22 +32,13 @@ TEST(Eviction, KeepsWhatIsReadAndCostsAMessageForAThousandGets) {
   for (int i = 0; i < hot_keys; ++i) ASSERT_TRUE(client.Put(hot(i), hot_value).ok());
   uint64_t sends = 0;
   uint64_t gets = 0;
-  int lost = 0;
   std::string got;
   for (int i = 0; i < cold; ++i) {
     const absl::Status put = client.Put("cold-" + std::to_string(i), value).status();
     ASSERT_TRUE(put.ok()) << put;
     const uint64_t before = client.stats().sends;
     for (int k = 0; k < 5; ++k) {
-      const std::string key = hot((i * 5 + k) % hot_keys);
-      const absl::Status get = client.Get(key, &got);
-      // What is read is reported by samples: one may be missed, and comes back.
-      if (absl::IsNotFound(get)) {
-        ++lost;
-        ASSERT_TRUE(client.Put(key, hot_value).ok());
-        got = hot_value;
-        continue;
-      }
+      const absl::Status get = client.Get(hot((i * 5 + k) % hot_keys), &got);
       ASSERT_TRUE(get.ok()) << i << ": " << get;
     }
     sends += client.stats().sends - before;
@@ -62,8 +53,7 @@ TEST(Eviction, KeepsWhatIsReadAndCostsAMessageForAThousandGets) {
   EXPECT_GT(json["eviction"]["evicted"].get<int>(), cold / 3);
   EXPECT_GT(json["eviction"]["touches"].get<uint64_t>(), gets / 32);
   EXPECT_EQ(json["failed_allocations"].get<int>(), 0);
-  EXPECT_LE(lost, 1 + hot_keys / 20);
-  EXPECT_LE(sends, gets / 1000 + 10 + static_cast<uint64_t>(lost));
+  EXPECT_LE(sends, gets / 1000 + 10);
 }
 
 // Also connections of which each makes fewer GETs than fill a report.

@@ -62,6 +62,38 @@ TEST(EvictionTest, WhatWasTouchedStaysLonger) {
   EXPECT_EQ(eviction.Stats().touches, 2u);
 }
 
+// What two keys have been touched goes to one counter, if their hashes begin alike. Neither a third
+// one that comes nor the first that is looked at takes it from them.
+TEST(EvictionTest, KeysThatShareACounterAreKept) {
+  const std::unique_ptr<Eviction> owned = MakeEviction(kMiB);
+  Eviction& eviction = *owned;
+  const auto alike = [](uint64_t number) {
+    return layout::KeyHash{uint64_t{0x1234} << 48 | number};
+  };
+  eviction.OnInserted(alike(0), "", kSlot);
+  eviction.OnInserted(alike(1), "", kSlot);
+  for (uint64_t key = 0; key < 10; ++key) eviction.OnInserted(HashOf(key), "", kSlot);
+  for (int i = 0; i < 2; ++i) {
+    eviction.Touch(alike(0));
+    eviction.Touch(alike(1));
+  }
+  eviction.OnInserted(alike(2), "", kSlot);
+  EXPECT_EQ(eviction.NextVictim(), HashOf(0));
+  EXPECT_EQ(eviction.Stats().promoted, 2u);
+}
+
+// One that was deleted has been touched for nothing.
+TEST(EvictionTest, AKeyThatIsPutAnewBeginsAnew) {
+  const std::unique_ptr<Eviction> owned = MakeEviction(kMiB);
+  Eviction& eviction = *owned;
+  eviction.OnInserted(HashOf(0), "", kSlot);
+  eviction.Touch(HashOf(0));
+  eviction.OnRemoved(HashOf(0), "", kSlot);
+  eviction.OnInserted(HashOf(0), "", kSlot);
+  eviction.OnInserted(HashOf(1), "", kSlot);
+  EXPECT_EQ(eviction.NextVictim(), HashOf(0));
+}
+
 TEST(EvictionTest, AKeyThatComesBackSoonIsKept) {
   const std::unique_ptr<Eviction> owned = MakeEviction(kMiB);
   Eviction& eviction = *owned;
