@@ -6,12 +6,29 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/macros.h"
+#include "common/verbs/device.h"
 #include "common/verbs/device_files.h"
 #include "common/verbs/errors.h"
 #include "common/verbs/kernel_cm.h"
 #include "common/verbs/local_devices.h"
 
 namespace verbena::net {
+namespace {
+
+// OK: it is not for want of a file or a provider that no device has the address.
+absl::Status WhyUnusable(verbs::VerbsApi& api, const NetAddress& address) {
+  // A loopback address is on no device, whatever this process may use.
+  if (verbs::IsSoft(api) || address.IsLoopback()) return absl::OkStatus();
+  VERBENA_RETURN_IF_ERROR(verbs::CheckDeviceFiles());
+  VERBENA_ASSIGN_OR_RETURN(const std::vector<std::string> listed, verbs::Device::List(api));
+  const absl::Status providers = verbs::CheckProviders(listed);
+  if (providers.ok() || address.IsWildcard()) return providers;
+  // The kernel knows devices that the library hides.
+  const auto devices = verbs::DevicesOfAddresses({address});
+  return devices.ok() && devices->front().empty() ? absl::OkStatus() : providers;
+}
+
+}  // namespace
 
 bool MeansNoDevice(const absl::Status& status) {
   if (verbs::IsNoDevice(status) || absl::IsNotFound(status)) return true;
@@ -43,22 +60,6 @@ HeldDevices HoldDevices(verbs::VerbsApi& api, const NetAddress& address) {
   }
   return devices;
 }
-
-namespace {
-
-// OK: it is not for want of a file or a provider that no device has the address.
-absl::Status WhyUnusable(verbs::VerbsApi& api, const NetAddress& address) {
-  // A loopback address is on no device, whatever this process may use.
-  if (verbs::IsSoft(api) || address.IsLoopback()) return absl::OkStatus();
-  VERBENA_RETURN_IF_ERROR(verbs::CheckDeviceFiles());
-  const absl::Status usable = verbs::CheckKernelDevices(api);
-  if (usable.ok() || address.IsWildcard()) return usable;
-  // The kernel knows devices that the library hides.
-  const auto devices = verbs::DevicesOfAddresses({address});
-  return devices.ok() && devices->front().empty() ? absl::OkStatus() : usable;
-}
-
-}  // namespace
 
 absl::Status NoDeviceFor(verbs::VerbsApi& api, verbs::CmChannel& channel, const NetAddress& address,
                          const std::vector<std::string>& reasons) {
