@@ -2,6 +2,7 @@
 
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -218,6 +219,37 @@ absl::Status ReadHow(Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status ReadLoad(Config& config) {
+  VERBENA_ASSIGN_OR_RETURN(config.load, LoadOptionsFromFlags());
+  if (config.command != Command::kRun && config.load.several_rates()) {
+    return absl::InvalidArgumentError("--ramp, --sweep and --search are for run");
+  }
+  if (config.command == Command::kCompare && !config.load.agents.empty()) {
+    return absl::InvalidArgumentError("--agents is for load and run");
+  }
+  if (config.command == Command::kLoad) config.load.warmup_operations = 0;
+  return absl::OkStatus();
+}
+
+absl::Status CheckRates(const Config& config) {
+  // Above that a thread would do nothing but count what is due.
+  constexpr double kMostOfAThread = 1e7;
+  const double threads = static_cast<double>(config.threads) *
+                         static_cast<double>(std::max<size_t>(config.load.agents.size(), 1));
+  double most = config.load.rate;
+  for (const double rate : config.load.sweep) most = std::max(most, rate);
+  if (config.load.ramp.has_value()) {
+    most = std::max({most, config.load.ramp->from, config.load.ramp->to});
+  }
+  if (most > kMostOfAThread * threads) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("a rate of %.0f is not allowed: it must be at most 10M for each thread, of "
+                        "which there are %.0f",
+                        most, threads));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 const char* CommandName(Command command) {
@@ -270,8 +302,10 @@ absl::StatusOr<Config> ConfigFromFlags(Command command, const Properties& proper
   VERBENA_RETURN_IF_ERROR(ReadWhere(config));
   VERBENA_RETURN_IF_ERROR(ReadWhat(config));
   VERBENA_RETURN_IF_ERROR(ReadHow(config));
+  VERBENA_RETURN_IF_ERROR(ReadLoad(config));
   VERBENA_RETURN_IF_ERROR(ApplyProperties(properties, WasGiven, WasGiven("workload"), &config));
   VERBENA_RETURN_IF_ERROR(CheckTogether(config));
+  VERBENA_RETURN_IF_ERROR(CheckRates(config));
   return config;
 }
 

@@ -11,6 +11,7 @@ std::string HelpText() {
 
   verbena-bench load --server=ADDR:PORT [flags]      stores the records
   verbena-bench run --server=ADDR:PORT [flags]       works on them and reports
+  verbena-bench agent --listen=ADDR:PORT [flags]     does its share of a run with --agents
   verbena-bench compare [--server=ADDR:PORT] [flags] the same work against Redis and memcached
 
 A first try, with a server on port 7400:
@@ -45,7 +46,7 @@ How much
   --operations=0       how many operations; with --seconds too, whichever ends first
   --warmup_seconds=0   run this long before measuring, to fill caches
 
-How hard (closed loop: an answer makes room for the next operation)
+How hard (as a closed loop: an answer makes room for the next operation)
   --threads=1          client threads (1 to 1024)
   --connections=0      connections, a multiple of --threads; 0: one per thread
   --depth=16           operations in flight on each connection (1 to 1024); workload e does one at
@@ -64,7 +65,8 @@ Where
 )";
   constexpr char kAfter[] = R"(
 Results
-  A progress line on a terminal, a table at the end. Latencies are from submission to callback.
+  Progress on standard error, the results at the end. In a closed loop latencies are service times,
+  from submission to callback; with --rate response times too.
   Interrupted (Ctrl-C), it reports what there is, marked so.
   Errors are counted in both, and the first one is told.
   --json=FILE          the same as JSON; where there are no results {"error": ...} says why
@@ -87,7 +89,8 @@ the run begins); 130 interrupted.
 What has been waited for longer than 2 seconds is told once on standard error, and until when.
 Flags from a file: --flagfile=FILE.
 )";
-  return absl::StrCat(kBefore, ToAbsl(verbs::ConnectFlagsHelp()), kAfter);
+  return absl::StrCat(kBefore, ToAbsl(verbs::ConnectFlagsHelp()), ToAbsl(LoadOptionsHelp()),
+                      kAfter);
 }
 
 }  // namespace verbena::bench

@@ -89,6 +89,10 @@ int Run(int argc, char** argv) {
     return UsageError(json_file,
                       absl::StrCat("what is '", (*operands)[1], "'? Flags start with --"));
   }
+  if (name == "agent") {
+    CatchInterrupts();
+    return RunAgent(AgentListenAddress());
+  }
   std::optional<Command> command;
   if (name == "load") command = Command::kLoad;
   if (name == "run" || name == "warm-gets" || name == "client-ratios" || name == "fabric-ratios") {
@@ -96,9 +100,10 @@ int Run(int argc, char** argv) {
   }
   if (name == "compare" || name == "storage-ratios") command = Command::kCompare;
   if (!command.has_value()) {
-    return UsageError(json_file, name.empty() ? "a command is needed: load, run or compare"
-                                              : absl::StrCat("no command '", name,
-                                                             "': there are load, run and compare"));
+    return UsageError(json_file, name.empty()
+                                     ? "a command is needed: load, run, compare or agent"
+                                     : absl::StrCat("no command '", name,
+                                                    "': there are load, run, compare and agent"));
   }
   const auto config = ConfigFromFlags(*command, *properties);
   if (!config.ok()) return UsageError(json_file, ToStd(config.status().message()));

@@ -164,6 +164,19 @@ TEST(Config, ConnectionsAreAMultipleOfThreads) {
   EXPECT_THAT(config.status().ToString(), HasSubstr("multiple of --threads=2"));
 }
 
+TEST(Config, RatesAreForThoseThatCanKeepThem) {
+  EXPECT_EQ(Configure(Command::kRun, {{"rate", "20k"}})->load.rate, 20'000);
+  EXPECT_THAT(Configure(Command::kRun, {{"rate", "20M"}}).status().ToString(),
+              HasSubstr("at most 10M for each thread"));
+  EXPECT_TRUE(Configure(Command::kRun, {{"rate", "20M"}, {"threads", "2"}}).ok());
+  EXPECT_THAT(Configure(Command::kRun, {{"sweep", "1k,20M"}}).status().ToString(),
+              HasSubstr("at most 10M for each thread"));
+  EXPECT_THAT(Configure(Command::kLoad, {{"sweep", "1k"}}).status().ToString(),
+              HasSubstr("--ramp, --sweep and --search are for run"));
+  EXPECT_THAT(Configure(Command::kCompare, {{"agents", "a:1"}}).status().ToString(),
+              HasSubstr("--agents is for load and run"));
+}
+
 TEST(Config, ServerIsNeededExceptForCompare) {
   EXPECT_THAT(Configure(Command::kRun, {{"server", ""}}).status().ToString(),
               HasSubstr("--server"));
