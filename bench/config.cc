@@ -40,8 +40,7 @@ DEFINE_string(max_errors, "0", "failed operations tolerated before the exit stat
 DEFINE_bool(baseline, false, "also measure the fabric and the storage alone");
 DEFINE_string(rounds, "9", "alternating rounds of --baseline (9 to 1000) and compare (1 to 1000)");
 DEFINE_string(server_pid, "0", "server's process, for its CPU time (0: as the server says)");
-DEFINE_string(redis_server, "redis-server", "program to compare with");
-DEFINE_string(memcached, "memcached", "program to compare with");
+DEFINE_string(report, "", "file to write the results to as a page (HTML)");
 
 DECLARE_bool(help);
 DECLARE_bool(version);
@@ -128,8 +127,10 @@ absl::Status ReadWhere(Config& config) {
                            CountFlag("server_pid", FLAGS_server_pid, 0, INT32_MAX));
   config.server_pid = static_cast<int64_t>(pid);
   config.json_file = FLAGS_json;
-  config.redis_server = FLAGS_redis_server;
-  config.memcached = FLAGS_memcached;
+  config.report_file = FLAGS_report;
+  if (config.command == Command::kCompare) {
+    VERBENA_ASSIGN_OR_RETURN(config.compare, CompareOptionsFromFlags());
+  }
   return absl::OkStatus();
 }
 

@@ -10,6 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "bench/load/load_options.h"
+#include "bench/compare/compare_options.h"
+#include "bench/load/schedule.h"
 #include "bench/workload/key_names.h"
 #include "bench/workload/properties.h"
 #include "bench/workload/sizes.h"
@@ -56,11 +58,11 @@ struct Config {
   uint64_t seed = 0;
   uint64_t max_errors = 0;  // more make the exit status 1
   bool baseline = false;
-  uint32_t rounds = 0;       // of --baseline and compare
-  int64_t server_pid = 0;    // 0: as the server says
-  std::string json_file;     // empty: none
-  std::string redis_server;  // program, for kCompare
-  std::string memcached;     // program, for kCompare
+  uint32_t rounds = 0;      // of --baseline and compare
+  int64_t server_pid = 0;   // 0: as the server says
+  std::string json_file;    // empty: none
+  std::string report_file;  // a page; empty: none
+  CompareOptions compare;   // for kCompare
 
   // Operations that a worker keeps in flight on each connection. Scans are synchronous calls, one
   // at a time; `depth` is then how many READs of one may be in flight.

@@ -23,17 +23,18 @@
 namespace verbena::bench {
 namespace {
 
-// raw-target FABRIC ADDRESS REGION REQUEST RESPONSE POLL_NS: the other process of --baseline;
-// started by verbena-bench itself.
+// raw-target FABRIC ADDRESS REGION REQUEST RESPONSE POLL_NS CONNECTIONS: the other process of
+// --baseline; started by verbena-bench itself.
 int RawTarget(int argc, char** argv) {
   RawTargetOptions options;
-  if (argc != 8) return kExitUsage;
+  if (argc != 9) return kExitUsage;
   options.fabric = argv[2];
   const auto address = NetAddress::Parse(argv[3]);
   if (!address.ok() || !absl::SimpleAtoi(argv[4], &options.region_size) ||
       !absl::SimpleAtoi(argv[5], &options.request_size) ||
       !absl::SimpleAtoi(argv[6], &options.response_size) ||
-      !absl::SimpleAtoi(argv[7], &options.poll_ns)) {
+      !absl::SimpleAtoi(argv[7], &options.poll_ns) ||
+      !absl::SimpleAtoi(argv[8], &options.connections) || options.connections == 0) {
     return kExitUsage;
   }
   options.listen = *address;
