@@ -251,6 +251,15 @@ absl::Status CheckRates(const Config& config) {
   return absl::OkStatus();
 }
 
+// 4 KiB random reads, unless the flags say something else.
+void ApplyScenario(Config& config) {
+  if (config.compare.scenario != Scenario::kStorage4k) return;
+  if (!WasGiven("workload")) config.workload = *FindWorkload("c");
+  if (!WasGiven("distribution")) config.distribution = Distribution::kUniform;
+  if (!WasGiven("value_size")) config.value_size = 4 * kKiB;
+  if (!WasGiven("records")) config.records = 20'000;
+}
+
 }  // namespace
 
 const char* CommandName(Command command) {
@@ -303,6 +312,7 @@ absl::StatusOr<Config> ConfigFromFlags(Command command, const Properties& proper
   VERBENA_RETURN_IF_ERROR(ReadWhere(config));
   VERBENA_RETURN_IF_ERROR(ReadWhat(config));
   VERBENA_RETURN_IF_ERROR(ReadHow(config));
+  ApplyScenario(config);
   VERBENA_RETURN_IF_ERROR(ReadLoad(config));
   VERBENA_RETURN_IF_ERROR(ApplyProperties(properties, WasGiven, WasGiven("workload"), &config));
   VERBENA_RETURN_IF_ERROR(CheckTogether(config));

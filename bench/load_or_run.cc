@@ -110,8 +110,8 @@ class AgentsEngine : public Engine {
   std::unique_ptr<Coordinator> coordinator_;
 };
 
-int Finish(const Config& config, const RunResult& result, const std::string& table,
-           const nlohmann::json& json, int exit_status) {
+int Finish(const Config& config, const RunContext& context, const RunResult& result,
+           const std::string& table, const nlohmann::json& json, int exit_status) {
   exit_status = Print(FormattedResult(
                           config, result, [&table] { return table; }, json),
                       exit_status);
@@ -119,7 +119,7 @@ int Finish(const Config& config, const RunResult& result, const std::string& tab
   if (config.load.format != OutputFormat::kTable) {
     std::fputs(EndLines(config, result).c_str(), stderr);
   }
-  return WriteResultFiles(config, result, json, exit_status);
+  return WriteResultFiles(config, context, result, json, exit_status);
 }
 
 int SeveralRates(const Config& config, Engine& engine) {
@@ -130,7 +130,7 @@ int SeveralRates(const Config& config, Engine& engine) {
   int exit_status = ExitStatusOf(config, sum);
   if (!rates.failure.ok() && exit_status == kExitOk)
     exit_status = Fail("", rates.failure, kExitConnection);
-  return Finish(config, sum, RatesTable(config, context, rates), RatesJson(config, context, rates),
+  return Finish(config, context, sum, RatesTable(config, context, rates), RatesJson(config, context, rates),
                 exit_status);
 }
 
@@ -158,7 +158,7 @@ int OneRun(const Config& config, Engine& engine) {
     }
   }
   const BaselineResult* const shown = baseline.has_value() ? &*baseline : nullptr;
-  return Finish(config, result, RunTable(config, context, result, shown),
+  return Finish(config, context, result, RunTable(config, context, result, shown),
                 RunJson(config, context, result, shown), exit_status);
 }
 

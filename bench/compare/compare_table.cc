@@ -1,5 +1,7 @@
 #include "bench/compare/compare_table.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/load/progress.h"
@@ -63,12 +65,13 @@ std::string CostLine(const LaneResult& lane, bool soft) {
   };
   constexpr double kMicro = 1e-6;
   const uint64_t calls = lane.sum.counters.system_calls;
-  return absl::StrFormat("%-16s %6d %9s %9s %9s %9s %9s %9s %9s %9s %6s %9s\n", lane.system,
+  return absl::StrFormat("%-16s %6d %9s %9s %9s %9s %9s %9s %9s %9s %9s %6s %9s\n", lane.system,
                          lane.depth, Latency(lane.sum.op(OpKind::kRead).latency, 50),
                          PerOp(of_server(&ProcessUsage::cpu_seconds), operations, kMicro),
                          PerOp(of_server(&ProcessUsage::user_seconds), operations, kMicro),
                          PerOp(of_server(&ProcessUsage::system_seconds), operations, kMicro),
                          PerOp(client.cpu_seconds, operations, kMicro),
+                         PerOp(lane.sum.kernel_seconds, operations, kMicro),
                          server.has_value() ? Switches(*server, operations) : "-",
                          Switches(client, operations),
                          calls == 0 ? "-" : PerOp(static_cast<double>(calls), operations),
@@ -76,21 +79,8 @@ std::string CostLine(const LaneResult& lane, bool soft) {
                          lane.wire.has_value() ? absl::StrFormat("%.0f", lane.wire->per_op) : "-");
 }
 
-std::string KernelLine(const ComparisonResult& result) {
-  std::string text;
-  for (const LaneResult& lane : result.lanes) {
-    if (!lane.sum.kernel_seconds.has_value()) continue;
-    absl::StrAppend(&text, text.empty() ? "" : ", ", lane.system, " at depth ", lane.depth, " ",
-                    PerOp(lane.sum.kernel_seconds, lane.sum.operations(), 1e-6));
-  }
-  if (text.empty()) {
-    return "kernel threads: they cannot be seen from here, so what drivers do outside of both "
-           "processes is missing\n";
-  }
-  return absl::StrCat("kernel threads of the whole machine, us/op: ", text, "\n");
-}
+}  // namespace
 
-// What the server's processor and the latencies say, in one sentence each.
 std::string Verdict(const ComparisonResult& result) {
   const LaneResult* verbena = nullptr;
   const LaneResult* socket = nullptr;
@@ -111,20 +101,19 @@ std::string Verdict(const ComparisonResult& result) {
       p50(*socket) / std::max(p50(*verbena), 1.0), socket->system);
 }
 
-}  // namespace
-
 std::string CostTable(const ComparisonResult& result) {
   const bool soft = result.fabric == "soft";
   std::string text = absl::StrFormat(
       "\nWhat an operation costs (us of processor time; switches and system calls in numbers)\n"
-      "%-16s %6s %9s %9s %9s %9s %9s %9s %9s %9s %6s %9s\n%-16s %6s %9s %9s %9s %9s %9s %9s %9s "
-      "%9s "
-      "%6s %9s\n",
-      "", "", "read", "server", "of that", "of that", "client", "server", "client", "client",
-      "copies", "bytes on", "system", "depth", "p50", "CPU", "user", "kernel", "CPU", "switches",
-      "switches", "calls", "s+c", "the wire");
+      "%-16s %6s %9s %9s %9s %9s %9s %9s %9s %9s %9s %6s %9s\n"
+      "%-16s %6s %9s %9s %9s %9s %9s %9s %9s %9s %9s %6s %9s\n",
+      "", "", "read", "server", "of that", "of that", "client", "kernel", "server", "client",
+      "client", "copies", "bytes on", "system", "depth", "p50", "CPU", "user", "kernel", "CPU",
+      "threads", "switches", "switches", "calls", "s+c", "the wire");
   for (const LaneResult& lane : result.lanes) text += CostLine(lane, soft);
-  text += KernelLine(result);
+  text +=
+      "kernel threads: all of the machine's, for what drivers do outside of both processes; "
+      "- where they cannot be seen\n";
   text += "copies of the value in a read, the server's + the client's processor:\n";
   std::string last;
   for (const LaneResult& lane : result.lanes) {

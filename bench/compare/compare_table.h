@@ -15,4 +15,7 @@ std::string CompareTable(const Config& config, const ComparisonResult& result);
 // context switches, system calls, copies and bytes.
 std::string CostTable(const ComparisonResult& result);
 
+// What a lone read costs over TCP beside Verbena's, in a sentence; empty unless both were measured.
+std::string Verdict(const ComparisonResult& result);
+
 }  // namespace verbena::bench

@@ -166,19 +166,8 @@ absl::Status LoadRecords(const Config& config, const System& system) {
 }
 
 void AddTo(RunResult& sum, const RunResult& turn) {
+  MergeInto(sum, turn);
   sum.seconds += turn.seconds;
-  for (size_t i = 0; i < kOpKinds; ++i) {
-    sum.ops[i].count += turn.ops[i].count;
-    sum.ops[i].errors += turn.ops[i].errors;
-    sum.ops[i].latency.Merge(turn.ops[i].latency);
-  }
-  sum.verify.checked += turn.verify.checked;
-  sum.verify.wrong += turn.verify.wrong;
-  sum.scanned += turn.scanned;
-  sum.counters += turn.counters;
-  if (sum.first_error.empty()) sum.first_error = turn.first_error;
-  if (sum.lost.empty()) sum.lost = turn.lost;
-  sum.interrupted |= turn.interrupted;
   if (turn.server_cpu_seconds.has_value()) {
     sum.server_cpu_seconds = sum.server_cpu_seconds.value_or(0) + *turn.server_cpu_seconds;
   }

@@ -15,10 +15,10 @@ namespace verbena::bench {
 // InvalidArgument names the flag and the reason.
 absl::Status CheckResultFiles(const Config& config);
 
-// Writes --json, --csv and --hgrm; goes on where one cannot be written, tells it on standard error,
+// Writes --json, --csv, --hgrm and --report; goes on where one cannot be written, tells it on standard error,
 // and returns kExitOutput then if `exit_status` was kExitOk.
-int WriteResultFiles(const Config& config, const RunResult& result, const nlohmann::json& json,
-                     int exit_status);
+int WriteResultFiles(const Config& config, const RunContext& context, const RunResult& result,
+                     const nlohmann::json& json, int exit_status);
 
 // What --format wants on standard output.
 std::string FormattedResult(const Config& config, const RunResult& result,

@@ -559,37 +559,148 @@ TEST(BenchUsage, HelpTeaches) {
   EXPECT_EQ(Bench({"--version"}).code, 0);
 }
 
-// A small comparison, with whatever stores are installed; those that are not are named.
-TEST(BenchCompare, ComparesWhatIsThere) {
-  const std::string path =
-      ::testing::TempDir() + "/verbena_compare_" + std::to_string(getpid()) + ".json";
-  std::vector<std::string> args = {"compare",        FabricFlag(),
-                                   "--rounds=2",     "--records=500",
-                                   "--json=" + path, "--memcached=/nonexistent/memcached",
-                                   "--seconds=0.1"};
-  // On the software device it starts a server of its own.
-  std::unique_ptr<ServerProcess> server;
-  if (FabricName() != "soft") {
-    auto started = ServerProcess::Start();
+// compare against what is installed; on another fabric than the software device, with a server of
+// the test's own.
+class BenchCompare : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    json_ = ::testing::TempDir() + "/verbena_compare_" + std::to_string(getpid()) + ".json";
+    page_ = json_ + ".html";
+    args_ = {"compare", FabricFlag(), "--records=500", "--json=" + json_};
+    if (FabricName() == "soft") return;
+    auto started = ServerProcess::Start({}, Host::kHere);
     ASSERT_TRUE(started.ok()) << started.status();
-    server = *std::move(started);
-    args.push_back("--server=" + server->address());
+    server_ = *std::move(started);
+    args_.push_back("--server=" + server_->address());
   }
-  const Outcome outcome = Bench(std::move(args));
+  void TearDown() override {
+    std::remove(json_.c_str());
+    std::remove(page_.c_str());
+  }
+
+  std::vector<std::string> Args(std::vector<std::string> more) const {
+    std::vector<std::string> args = args_;
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+  Json ReadJson() const {
+    std::ifstream file(json_);
+    return Json::parse(file, nullptr, false);
+  }
+
+  std::string json_;
+  std::string page_;
+  std::vector<std::string> args_;
+  std::unique_ptr<ServerProcess> server_;
+};
+
+TEST_F(BenchCompare, ComparesWhatIsThere) {
+  const auto process = StartBench(Args(
+      {"--rounds=2", "--seconds=0.1", "--report=" + page_, "--memcached=/nonexistent/memcached"}));
+  ASSERT_NE(process, nullptr);
+  const Outcome outcome = Finish(*process, 3 * kPatience);
   ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("apt-get install memcached"));
-  std::ifstream file(path);
-  const Json json = Json::parse(file, nullptr, false);
+  EXPECT_THAT(outcome.out, HasSubstr("What an operation costs"));
+  const Json json = ReadJson();
   std::vector<std::string> names;
   for (const Json& system : json["systems"]) {
     names.push_back(system["name"]);
     EXPECT_THAT(system["throughput_ops_s"].get<double>(), Gt(0)) << names.back();
     EXPECT_EQ(system["verify"]["wrong"], 0) << names.back();
+    EXPECT_EQ(system["partial"], false) << names.back();
     EXPECT_THAT(system["depth1"]["throughput_ops_s"].get<double>(), Gt(0)) << names.back();
+    EXPECT_TRUE(system["server"].contains("cpu_us_per_op")) << names.back();
+    EXPECT_THAT(system["client"]["cpu_us_per_op"].get<double>(), Gt(0)) << names.back();
+    EXPECT_THAT(system["wire"]["bytes_per_op"].get<double>(), Gt(0)) << names.back();
   }
-  EXPECT_THAT(names, ::testing::IsSupersetOf({"verbena", "verbena-send"}));
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"verbena", "verbena-send", "raw-read", "raw-send"}));
   EXPECT_THAT(json["ratios"]["verbena_over_verbena-send"].get<double>(), Gt(0));
-  std::remove(path.c_str());
+  std::ifstream page(page_);
+  const std::string html((std::istreambuf_iterator<char>(page)), std::istreambuf_iterator<char>());
+  EXPECT_THAT(html, HasSubstr("raw-read"));
+  EXPECT_THAT(html, HasSubstr("</html>"));
+}
+
+// Without them installed it says how to get them, which is tested above.
+TEST_F(BenchCompare, DrivesRivalsOverTcpAndUnixSockets) {
+  const auto process =
+      StartBench(Args({"--rounds=1", "--seconds=0.1", "--depth=4", "--memcached_protocol=meta",
+                       "--systems=memcached-tcp,memcached-unix,redis-tcp,redis-unix,verbena"}));
+  ASSERT_NE(process, nullptr);
+  const Outcome outcome = Finish(*process, 3 * kPatience);
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  const Json json = ReadJson();
+  std::vector<std::string> notes = json["notes"];
+  EXPECT_THAT(notes, ::testing::Each(HasSubstr("apt-get install"))) << outcome.out;
+  for (const Json& system : json["systems"]) {
+    const std::string name = system["name"];
+    EXPECT_EQ(system["ops"]["read"]["errors"], 0) << name;
+    EXPECT_EQ(system["verify"]["wrong"], 0) << name;
+    if (name != "verbena") {
+      EXPECT_THAT(system["client"]["system_calls_per_op"].get<double>(), Gt(0)) << name;
+      EXPECT_THAT(system["server"]["cpu_us_per_op"].get<double>(), Gt(0)) << name;
+    }
+  }
+  // Each of the four is there or, its program missing, noted once.
+  EXPECT_EQ(json["systems"].size(), 5 - 2 * notes.size());
+}
+
+TEST_F(BenchCompare, RivalThatCannotBeReachedIsLeftOut) {
+  const Outcome outcome =
+      Bench(Args({"--rounds=1", "--seconds=0.1", "--systems=verbena,redis-unix,memcached-tcp",
+                  "--redis=unix:/nonexistent/socket", "--memcached=off"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("redis-unix is left out"));
+  EXPECT_EQ(ReadJson()["systems"].size(), 1U);
+  const Outcome nothing = Bench(Args({"--systems=redis-unix", "--redis=unix:/nonexistent/socket"}));
+  EXPECT_EQ(nothing.code, 3);
+  EXPECT_THAT(nothing.err, HasSubstr("nothing to compare"));
+}
+
+TEST_F(BenchCompare, ServerKilledInTheMiddleLeavesAPartialResult) {
+  auto server = ServerProcess::Start({}, Host::kHere);
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<std::string> args = {"compare",       FabricFlag(),
+                                   "--records=500", "--json=" + json_,
+                                   "--rounds=3",    "--systems=verbena,raw-read",
+                                   "--seconds=0.5", "--server=" + (*server)->address(),
+                                   "--workload=a"};
+  const auto process = StartBench(std::move(args));
+  ASSERT_NE(process, nullptr);
+  // More changes than loading makes: the first turn has begun.
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (Puts((*server)->address()) <= 500) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+  (*server)->process().Signal(SIGKILL);
+  const Outcome outcome = Finish(*process, std::chrono::seconds(60) + Soon());
+  EXPECT_EQ(outcome.code, 3) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("ENDED EARLY: verbena"));
+  EXPECT_THAT(outcome.out, HasSubstr("PARTIAL"));
+  const Json json = ReadJson();
+  ASSERT_EQ(json["systems"].size(), 2U) << outcome.out;
+  EXPECT_TRUE(json["systems"][0]["partial"].get<bool>() ||
+              json["systems"][0]["depth1"]["partial"].get<bool>());
+  // The others went on.
+  EXPECT_EQ(json["systems"][1]["turns"].size(), 3U);
+}
+
+TEST_F(BenchCompare, StorageScenarioSweepsRates) {
+  const auto process = StartBench(Args({"--scenario=storage4k", "--seconds=0.1", "--depth=8",
+                                        "--systems=verbena,verbena-send", "--report=" + page_}));
+  ASSERT_NE(process, nullptr);
+  const Outcome outcome = Finish(*process, 3 * kPatience);
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("saturated"));
+  const Json json = ReadJson();
+  ASSERT_EQ(json["systems"].size(), 2U);
+  for (const Json& system : json["systems"]) {
+    EXPECT_FALSE(system["rates"].empty());
+    EXPECT_EQ(system["rates"].back()["kept"], false);
+    EXPECT_TRUE(system["rates"].back()["server"].contains("cpu_percent_of_core"));
+  }
+  EXPECT_EQ(json["config"]["value_size"], 4096);
 }
 
 }  // namespace

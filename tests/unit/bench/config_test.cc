@@ -185,13 +185,15 @@ TEST(Config, ServerIsNeededExceptForCompare) {
 
 TEST(Help, NamesEveryFlag) {
   const std::string help = HelpText();
-  for (const char* flag : {"workload",       "records",         "operations",   "seconds",
-                           "warmup_seconds", "threads",         "connections",  "depth",
-                           "key_size",       "value_size",      "distribution", "seed",
-                           "cache_bytes",    "fabric",          "json",         "max_errors",
-                           "baseline",       "rounds",          "server_pid",   "redis_server",
-                           "memcached",      "timeout_seconds", "tos",          "ack_timeout",
-                           "retry_count",    "rnr_timer",       "preload"}) {
+  for (const char* flag :
+       {"workload",       "records",         "operations",   "seconds",
+        "warmup_seconds", "threads",         "connections",  "depth",
+        "key_size",       "value_size",      "distribution", "seed",
+        "cache_bytes",    "fabric",          "json",         "max_errors",
+        "baseline",       "rounds",          "server_pid",   "redis",
+        "systems",        "scenario",        "report",       "memcached_protocol",
+        "memcached",      "timeout_seconds", "tos",          "ack_timeout",
+        "retry_count",    "rnr_timer",       "preload"}) {
     EXPECT_THAT(help, HasSubstr(std::string("--") + flag));
   }
 }
