@@ -86,7 +86,8 @@ compare
   ratios, and what each system costs for an operation.
   --systems=LIST       only these, with commas between: verbena, verbena-send (GETs sent to the
                        server), memcached-tcp, memcached-unix, redis-tcp, redis-unix, raw-read and
-                       raw-send (the fabric with no store on it); default all
+                       raw-send (the fabric with no store on it); default all. Only by name:
+                       tcp-pingpong (TCP with no store behind it)
   --redis=redis-server  a program to start, or ADDR:PORT or unix:PATH (or both with a comma) of one
                        that runs, WHOSE RECORDS OF THE SAME NAMES ARE OVERWRITTEN; off: none
   --memcached=memcached  likewise

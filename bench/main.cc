@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "bench/baseline/raw_endpoint.h"
+#include "bench/baseline/tcp_target.h"
 #include "bench/commands.h"
 #include "bench/config.h"
 #include "bench/load/interrupt.h"
@@ -61,6 +62,16 @@ std::string JsonFileAmong(const std::vector<std::string>& args) {
   return "";
 }
 
+// tcp-target ADDRESS: the other end of a ping-pong over TCP; started by verbena-bench itself.
+int TcpTarget(int argc, char** argv) {
+  if (argc != 3) return kExitUsage;
+  const auto address = NetAddress::Parse(argv[2]);
+  if (!address.ok()) return kExitUsage;
+  const absl::Status status = ServeTcpTarget(*address);
+  std::fprintf(stderr, "verbena-bench tcp-target: %s\n", status.ToString().c_str());
+  return kExitConnection;
+}
+
 int UsageError(const std::string& json_file, std::string_view message) {
   return Fail(json_file, absl::InvalidArgumentError(ToAbsl(message)), kExitUsage);
 }
@@ -70,6 +81,7 @@ int Run(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   SetUpLog("verbena-bench", "warn", /*time_stamps=*/false);
   if (argc > 1 && std::strcmp(argv[1], "raw-target") == 0) return RawTarget(argc, argv);
+  if (argc > 1 && std::strcmp(argv[1], "tcp-target") == 0) return TcpTarget(argc, argv);
 
   std::vector<std::string> args(argv + 1, argv + argc);
   const auto properties = TakeProperties(&args);

@@ -89,9 +89,10 @@ absl::StatusOr<CompareOptions> CompareOptionsFromFlags() {
   if (!FLAGS_systems.empty()) options.systems = absl::StrSplit(FLAGS_systems, ',');
   for (const std::string& name : options.systems) {
     const auto& known = ComparedSystems();
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (name != kTcpPingPong && std::find(known.begin(), known.end(), name) == known.end()) {
       return Refuse("systems", FLAGS_systems,
-                    absl::StrCat("some of ", absl::StrJoin(known, ","), " ('", name, "' is none)"));
+                    absl::StrCat("some of ", absl::StrJoin(known, ","), ",", kTcpPingPong, " ('",
+                                 name, "' is none)"));
     }
   }
   const bool old_name = !FLAGS_redis_server.empty();

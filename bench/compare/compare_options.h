@@ -12,6 +12,8 @@ namespace verbena::bench {
 // The systems that can be compared, in the order of reports: verbena, verbena-send, memcached-tcp,
 // memcached-unix, redis-tcp, redis-unix, raw-read, raw-send.
 const std::vector<std::string>& ComparedSystems();
+// One more, measured only if it is asked for by name: a ping-pong over TCP with no store behind it.
+inline constexpr char kTcpPingPong[] = "tcp-pingpong";
 
 // Where a rival is.
 struct RivalPlace {
@@ -35,6 +37,7 @@ struct CompareOptions {
   Scenario scenario = Scenario::kNone;
 
   bool Wants(std::string_view system) const;
+  bool WantsTcpPingPong() const { return !systems.empty() && Wants(kTcpPingPong); }
 };
 
 // What the flags --systems, --redis, --redis_server, --memcached, --memcached_protocol and

@@ -45,6 +45,9 @@ CopyFacts CopiesOf(std::string_view system, bool soft) {
     return {0, soft ? 1 : 0,
             soft ? "the device copies the message" : "the adapters move the message"};
   }
+  if (system == kTcpPingPong) {
+    return {1, 1, "each kernel copies the message between socket and process"};
+  }
   if (absl::StartsWith(ToAbsl(system), "memcached")) {
     return {
         1, 1,

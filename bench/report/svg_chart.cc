@@ -186,8 +186,9 @@ std::vector<double> PercentileTicks(double most) {
 }  // namespace
 
 const char* SeriesColor(size_t index) {
-  constexpr std::array<const char*, 8> kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
-                                                  "#e69f00", "#56b4e9", "#222222", "#8c564b"};
+  constexpr std::array<const char*, 9> kColors = {"#0072b2", "#d55e00", "#009e73",
+                                                  "#cc79a7", "#e69f00", "#56b4e9",
+                                                  "#222222", "#8c564b", "#999933"};
   return kColors[index % kColors.size()];
 }
 

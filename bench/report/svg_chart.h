@@ -57,7 +57,8 @@ struct BarChart {
 std::string LineChartSvg(const LineChart& chart);
 std::string BarChartSvg(const BarChart& chart);
 
-// "#rrggbb" of series number `index`; eight that colour-blind people can tell apart, then again.
+// "#rrggbb" of series number `index`; nine, most of which colour-blind people can tell apart, then
+// again.
 const char* SeriesColor(size_t index);
 
 // Of text for HTML and SVG, attributes included: markup becomes text, and bytes that no document

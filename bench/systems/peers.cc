@@ -1,11 +1,14 @@
 #include "bench/systems/peers.h"
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "bench/baseline/raw_side.h"
 #include "bench/systems/backend_verbena.h"
+#include "bench/systems/pingpong_backend.h"
 #include "bench/systems/raw_backend.h"
 #include "bench/systems/server_facts.h"
 #include "common/base/macros.h"
@@ -28,6 +31,18 @@ std::string HostFor(const std::string& server) {
   return address->host();
 }
 
+// Of Verbena's own messages for the records of `config`.
+PingPongSizes MessageSizes(const Config& config) {
+  const size_t key = config.key_names().typical_size();
+  const auto request = [key](size_t value) {
+    return static_cast<uint32_t>(sizeof(wire::RequestHeader) + wire::OperationSize(key, value));
+  };
+  const auto answer = [](size_t value) {
+    return static_cast<uint32_t>(sizeof(wire::ResponseHeader) + wire::ResultSize(value));
+  };
+  return {request(0), answer(config.value_size), request(config.value_size), answer(0)};
+}
+
 }  // namespace
 
 absl::StatusOr<Peers> Peers::Start(const Config& config) {
@@ -43,6 +58,12 @@ absl::StatusOr<Peers> Peers::Start(const Config& config) {
   AddMemcached(config, host, peers.folder_, &peers.rivals_);
   AddRedis(config, host, peers.folder_, &peers.rivals_);
   if (raw) peers.AddRaw(config);
+  if (wanted.WantsTcpPingPong()) {
+    if (const absl::Status status = peers.AddTcpPingPong(config, host); !status.ok()) {
+      peers.rivals_.notes.push_back(
+          absl::StrCat(kTcpPingPong, " is left out: ", status.ToString()));
+    }
+  }
   if (peers.systems().empty()) {
     std::string why;
     for (const std::string& note : peers.notes()) absl::StrAppend(&why, "\n", note);
@@ -118,24 +139,20 @@ void Peers::AddRaw(const Config& config) {
     rivals_.notes.push_back("raw-read and raw-send are for values of up to 1 MiB only");
     return;
   }
-  const size_t key = config.key_names().typical_size();
+  const PingPongSizes messages = MessageSizes(config);
   RawSizes sizes;
   sizes.block = static_cast<uint32_t>(BlockSizeFor(config));
   sizes.region = std::min<uint64_t>(std::max<uint64_t>(config.records, 64) * sizes.block,
                                     std::max<uint64_t>(kMostRawRegion, sizes.block));
-  sizes.read_request =
-      static_cast<uint32_t>(sizeof(wire::RequestHeader) + wire::OperationSize(key, 0));
-  sizes.write_request = static_cast<uint32_t>(sizeof(wire::RequestHeader) +
-                                              wire::OperationSize(key, config.value_size));
+  sizes.read_request = messages.read_request;
+  sizes.write_request = messages.write_request;
   RawInitiatorOptions options;
   options.fabric = fabric_;
   options.depth = config.depth;
   options.block_size = sizes.block;
   options.request_size = sizes.write_request;
-  options.response_size =
-      static_cast<uint32_t>(sizeof(wire::ResponseHeader) + wire::ResultSize(config.value_size));
-  options.short_response_size =
-      static_cast<uint32_t>(sizeof(wire::ResponseHeader) + wire::ResultSize(0));
+  options.response_size = messages.read_answer;
+  options.short_response_size = messages.write_answer;
   if (config.poll.count() == 0) options.target_poll_ns = 0;
   auto started = RawSide::Start(server_, sizes.region, options, config.connections);
   if (!started.ok()) {
@@ -155,6 +172,33 @@ void Peers::AddRaw(const Config& config) {
     };
     rivals_.systems.push_back({name, side->pid(), false, connect, ""});
   }
+}
+
+absl::Status Peers::AddTcpPingPong(const Config& config, const std::string& host) {
+  if (config.value_size > kMostRawValue) {
+    return absl::InvalidArgumentError("it is for values of up to 1 MiB only");
+  }
+  VERBENA_ASSIGN_OR_RETURN(
+      NetAddress address,
+      NetAddress::Parse(host.find(':') == std::string::npos ? absl::StrCat(host, ":0")
+                                                            : absl::StrCat("[", host, "]:0")));
+  VERBENA_ASSIGN_OR_RETURN(
+      ChildProcess process,
+      ChildProcess::Start(OwnFolder() + "/verbena-bench", {"tcp-target", address.ToString()}, ""));
+  VERBENA_ASSIGN_OR_RETURN(const std::string line, process.ReadLine(std::chrono::seconds(30)));
+  uint32_t port = 0;
+  if (line.rfind("PORT ", 0) != 0 || !absl::SimpleAtoi(line.substr(5), &port) || port > 65535) {
+    return absl::InternalError(absl::StrCat("the TCP target says: ", line));
+  }
+  address.set_port(static_cast<uint16_t>(port));
+  const auto connect = [address, sizes = MessageSizes(config), timeout = config.timeout](
+                           uint32_t, uint32_t) -> absl::StatusOr<std::unique_ptr<Backend>> {
+    VERBENA_ASSIGN_OR_RETURN(UniqueFd socket, ConnectTcp(address, timeout));
+    return std::make_unique<PingPongBackend>(std::move(socket), sizes);
+  };
+  rivals_.systems.push_back({kTcpPingPong, process.pid(), false, connect, "lo"});
+  rivals_.processes.push_back(std::move(process));
+  return absl::OkStatus();
 }
 
 }  // namespace verbena::bench

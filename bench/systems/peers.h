@@ -31,6 +31,7 @@ class Peers {
   absl::Status FindVerbena(const Config& config);
   void AddVerbena(const Config& config);
   void AddRaw(const Config& config);
+  absl::Status AddTcpPingPong(const Config& config, const std::string& host);
   absl::StatusOr<std::string> StartVerbena(const Config& config);
 
   std::string server_;  // ADDR:PORT

@@ -626,7 +626,8 @@ TEST_F(BenchCompare, ComparesWhatIsThere) {
 TEST_F(BenchCompare, DrivesRivalsOverTcpAndUnixSockets) {
   const auto process =
       StartBench(Args({"--rounds=1", "--seconds=0.1", "--depth=4", "--memcached_protocol=meta",
-                       "--systems=memcached-tcp,memcached-unix,redis-tcp,redis-unix,verbena"}));
+                       "--systems=memcached-tcp,memcached-unix,redis-tcp,redis-unix,"
+                       "tcp-pingpong,verbena"}));
   ASSERT_NE(process, nullptr);
   const Outcome outcome = Finish(*process, 3 * kPatience);
   ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
@@ -643,7 +644,7 @@ TEST_F(BenchCompare, DrivesRivalsOverTcpAndUnixSockets) {
     }
   }
   // Each of the four is there or, its program missing, noted once.
-  EXPECT_EQ(json["systems"].size(), 5 - 2 * notes.size());
+  EXPECT_EQ(json["systems"].size(), 6 - 2 * notes.size());
 }
 
 TEST_F(BenchCompare, RivalThatCannotBeReachedIsLeftOut) {
