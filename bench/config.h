@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "bench/load/load_options.h"
 #include "bench/compare/compare_options.h"
+#include "bench/load/load_options.h"
 #include "bench/load/schedule.h"
 #include "bench/workload/key_names.h"
 #include "bench/workload/properties.h"

@@ -130,8 +130,8 @@ int SeveralRates(const Config& config, Engine& engine) {
   int exit_status = ExitStatusOf(config, sum);
   if (!rates.failure.ok() && exit_status == kExitOk)
     exit_status = Fail("", rates.failure, kExitConnection);
-  return Finish(config, context, sum, RatesTable(config, context, rates), RatesJson(config, context, rates),
-                exit_status);
+  return Finish(config, context, sum, RatesTable(config, context, rates),
+                RatesJson(config, context, rates), exit_status);
 }
 
 int OneRun(const Config& config, Engine& engine) {

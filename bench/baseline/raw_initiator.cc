@@ -22,7 +22,7 @@ constexpr uint64_t kPollsPerLook = 1024;
 constexpr uint32_t kReceives = RawInitiator::kMostRequests;
 constexpr uint32_t kSignalEvery = 16;  // SENDs
 constexpr uint32_t kWantedInline = 256;
-constexpr uint64_t kLine = 64;
+constexpr uint64_t kCacheLine = 64;
 // wr_ids: READs have their slot's number, receives and sends these above.
 constexpr uint64_t kReceiveId = uint64_t{1} << 32;
 constexpr uint64_t kSendId = uint64_t{1} << 33;
@@ -77,11 +77,12 @@ absl::Status RawInitiator::MakeQueues() {
   connect_options_ = verbs::LimitToDevice(connect_options_, attr);
   VERBENA_ASSIGN_OR_RETURN(pd_, verbs::ProtectionDomain::Create(id_.device()));
   // An odd number of lines, so that blocks do not share sets of the caches.
-  sink_stride_ = AlignUp(options_.block_size, kLine);
-  if (sink_stride_ / kLine % 2 == 0) sink_stride_ += kLine;
-  response_stride_ = AlignUp(options_.response_size, kLine);
+  sink_stride_ = AlignUp(options_.block_size, kCacheLine);
+  if (sink_stride_ / kCacheLine % 2 == 0) sink_stride_ += kCacheLine;
+  response_stride_ = AlignUp(options_.response_size, kCacheLine);
   request_at_ = sink_stride_ * options_.depth;
-  request_stride_ = AlignUp(std::max<uint64_t>(options_.request_size, sizeof(uint32_t)), kLine);
+  request_stride_ =
+      AlignUp(std::max<uint64_t>(options_.request_size, sizeof(uint32_t)), kCacheLine);
   responses_at_ = request_at_ + 2 * request_stride_;
   VERBENA_ASSIGN_OR_RETURN(
       memory_, SharedMemory::Create("verbena-bench-raw",
@@ -164,7 +165,7 @@ absl::Status RawInitiator::Sleep(int timeout_ms) {
 // Touches every cache line of what has landed.
 void RawInitiator::Consume(const uint8_t* bytes, uint64_t size) {
   uint64_t sum = 0;
-  for (uint64_t at = 0; at < size; at += kLine) {
+  for (uint64_t at = 0; at < size; at += kCacheLine) {
     sum += LoadRelaxed(reinterpret_cast<const uint64_t*>(bytes + at));
   }
   consumed_ = sum;

@@ -15,12 +15,12 @@
 namespace verbena::bench {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};
+constexpr std::chrono::seconds kTargetPatience{30};
 
 // The numbers of a line "WORD n n ..." that the target prints.
 absl::StatusOr<std::vector<uint64_t>> ReadAnswer(ChildProcess& process, std::string_view word,
                                                  size_t numbers) {
-  VERBENA_ASSIGN_OR_RETURN(const std::string line, process.ReadLine(kPatience));
+  VERBENA_ASSIGN_OR_RETURN(const std::string line, process.ReadLine(kTargetPatience));
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   std::vector<uint64_t> values(numbers);
   bool good = words.size() == numbers + 1 && words[0] == word;

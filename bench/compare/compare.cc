@@ -48,7 +48,8 @@ int AfterWriting(const char* flag, const absl::Status& written, int exit_status)
 
 int Compare(const Config& config) {
   if (const absl::Status status = CheckResultFiles(config); !status.ok()) {
-    return AfterWriting("results", status, kExitOk);
+    std::fprintf(stderr, "verbena-bench: %s\n", std::string(status.message()).c_str());
+    return kExitOutput;
   }
   const auto peers = Peers::Start(config);
   if (!peers.ok()) return Fail(config.json_file, peers.status(), kExitConnection);

@@ -33,18 +33,4 @@ int Fail(const std::string& json_file, const absl::Status& error, int exit_statu
   return exit_status;
 }
 
-namespace {
-
-int CheckResultFile(const char* flag, const std::string& path) {
-  if (path.empty()) return kExitOk;
-  const absl::Status status = CheckWholeFile(path);
-  if (status.ok()) return kExitOk;
-  std::fprintf(stderr, "verbena-bench: --%s: %s\n", flag, std::string(status.message()).c_str());
-  return kExitOutput;
-}
-
-}  // namespace
-
-int CheckJsonFile(const std::string& json_file) { return CheckResultFile("json", json_file); }
-
 }  // namespace verbena::bench

@@ -15,8 +15,8 @@ namespace verbena::bench {
 // InvalidArgument names the flag and the reason.
 absl::Status CheckResultFiles(const Config& config);
 
-// Writes --json, --csv, --hgrm and --report; goes on where one cannot be written, tells it on standard error,
-// and returns kExitOutput then if `exit_status` was kExitOk.
+// Writes --json, --csv, --hgrm and --report; goes on where one cannot be written, tells it on
+// standard error, and returns kExitOutput then if `exit_status` was kExitOk.
 int WriteResultFiles(const Config& config, const RunContext& context, const RunResult& result,
                      const nlohmann::json& json, int exit_status);
 

@@ -12,7 +12,7 @@
 namespace verbena::bench {
 namespace {
 
-std::string Micros(double nanos) { return absl::StrFormat("%.2f", nanos / 1e3); }
+std::string MicrosText(double nanos) { return absl::StrFormat("%.2f", nanos / 1e3); }
 
 ReportTable LatencyTable(const RunResult& result) {
   ReportTable table{"Latencies in us",
@@ -23,11 +23,11 @@ ReportTable LatencyTable(const RunResult& result) {
     if (op.count == 0) continue;
     const Histogram& h = op.judged();
     const auto at = [&h](double percent) {
-      return Micros(static_cast<double>(h.Percentile(percent)));
+      return MicrosText(static_cast<double>(h.Percentile(percent)));
     };
     table.rows.push_back({OpKindName(static_cast<OpKind>(i)), absl::StrCat(op.count),
-                          absl::StrCat(op.errors), Micros(h.mean()), at(50), at(90), at(99),
-                          at(99.9), Micros(static_cast<double>(h.max()))});
+                          absl::StrCat(op.errors), MicrosText(h.mean()), at(50), at(90), at(99),
+                          at(99.9), MicrosText(static_cast<double>(h.max()))});
   }
   return table;
 }

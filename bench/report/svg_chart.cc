@@ -72,7 +72,7 @@ class Scale {
   std::vector<double> ticks_;
 };
 
-struct Range {
+struct Extent {
   double least = 0;
   double most = 0;
   bool empty = true;
@@ -243,8 +243,8 @@ std::string TickText(double value) {
 }
 
 std::string LineChartSvg(const LineChart& chart) {
-  Range xs;
-  Range ys;
+  Extent xs;
+  Extent ys;
   for (const ChartSeries& series : chart.series) {
     for (const ChartPoint& point : series.points) {
       if (!Fits(chart.x_axis, point.x) || !Fits(chart.y_axis, point.y)) continue;
@@ -281,7 +281,7 @@ std::string LineChartSvg(const LineChart& chart) {
 }
 
 std::string BarChartSvg(const BarChart& chart) {
-  Range values;
+  Extent values;
   for (const ChartBar& bar : chart.bars) {
     for (const double value : {bar.value, bar.least, bar.most}) {
       if (Fits(chart.x_axis, value)) values.Add(value);
