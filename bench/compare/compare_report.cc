@@ -169,8 +169,8 @@ Report CompareReport(const Config& config, const ComparisonResult& result) {
   Report report;
   report.title = "Verbena and others, side by side";
   report.subtitle = absl::StrFormat(
-      "YCSB-%c over %d records, values of %d bytes; %d rounds in which each system had its turn.",
-      static_cast<char>(config.workload.name & ~0x20), config.records, config.value_size,
+      "%s over %d records, values of %d bytes; %d rounds in which each system had its turn.",
+      config.workload.Title(), config.records, config.value_size,
       config.rounds);
   AddWarnings(result, &report);
   std::vector<uint32_t> depths = {config.depth};

@@ -15,10 +15,10 @@ std::string Latency(const Histogram& histogram, double percent) {
   return FormatNanos(static_cast<double>(histogram.Percentile(percent)));
 }
 
-std::string Heading(const Config& config, const ComparisonResult& result) {
+std::string ComparisonHeading(const Config& config, const ComparisonResult& result) {
   std::string text = absl::StrFormat(
-      "YCSB-%c, %d records, values of %d bytes, %s keys, %d thread%s; %d rounds of %.1f s each\n",
-      static_cast<char>(config.workload.name & ~0x20), config.records, config.value_size,
+      "%s, %d records, values of %d bytes, %s keys, %d thread%s; %d rounds of %.1f s each\n",
+      config.workload.Title(), config.records, config.value_size,
       DistributionName(config.distribution), config.threads, config.threads == 1 ? "" : "s",
       config.rounds, static_cast<double>(config.duration.count()) * 1e-9);
   if (!result.fabric.empty()) {
@@ -133,7 +133,7 @@ std::string CostTable(const ComparisonResult& result) {
 }
 
 std::string CompareTable(const Config& config, const ComparisonResult& result) {
-  std::string text = Heading(config, result);
+  std::string text = ComparisonHeading(config, result);
   text += ThroughputLines(result);
   if (const auto ratios = result.Ratios(config.depth); !ratios.empty()) {
     text += "\nthroughput of verbena, median of the rounds' ratios\n";

@@ -35,7 +35,7 @@ struct Candidate {
 RateProbe Probe(const Config& config, const Candidate& candidate, double rate) {
   Config run = config;
   run.command = Command::kRun;
-  run.rate = rate;
+  run.load.rate = rate;
   RunnerOptions options;
   options.server_pid = candidate.system->server_pid;
   return {candidate.system->name, rate, RunWorkload(run, candidate.backends, options)};
@@ -102,7 +102,7 @@ absl::StatusOr<StorageResult> RunStorageScenario(const Config& config, const Pee
     VERBENA_ASSIGN_OR_RETURN(candidate.backends, OpenBackends(config, system, config.depth));
   }
   bool any = true;
-  for (double rate = config.rate > 0 ? config.rate : kFirstRate;
+  for (double rate = config.load.rate > 0 ? config.load.rate : kFirstRate;
        any && rate <= kLastRate && !Interrupted(); rate = NextRate(rate)) {
     any = false;
     for (Candidate& candidate : candidates) {

@@ -110,8 +110,7 @@ LineChart PercentileChart(const std::string& title) {
 Report RunReport(const Config& config, const RunContext& context, const RunResult& result,
                  const std::vector<RunMoment>& moments) {
   Report report;
-  report.title = absl::StrFormat("Verbena, YCSB-%c: %s operations/s",
-                                 static_cast<char>(config.workload.name & ~0x20),
+  report.title = absl::StrFormat("Verbena, %s: %s operations/s", config.workload.Title(),
                                  FormatRate(result.throughput()));
   report.subtitle = absl::StrFormat(
       "%d operations in %.2f s over %d records; fabric %s, device %s.", result.operations(),

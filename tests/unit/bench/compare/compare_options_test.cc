@@ -77,7 +77,7 @@ TEST(CompareOptions, ScenarioSetsTheWorkloadUnlessFlagsDo) {
   auto config = ConfigFromFlags(Command::kCompare);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->value_size, 4096U);
-  EXPECT_EQ(config->workload.name, 'c');
+  EXPECT_EQ(config->workload.name, "c");
   EXPECT_EQ(config->distribution, Distribution::kUniform);
   gflags::SetCommandLineOption("value_size", "8KiB");
   config = ConfigFromFlags(Command::kCompare);
