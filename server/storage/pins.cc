@@ -35,16 +35,17 @@ uint64_t Pins::Pin(Block block, uint64_t bytes) {
   return (entry.generation << kIndexBits) | index;
 }
 
-// A relaxed load is enough here and in Defer: the pin that matters was made under a lock that the
-// caller has held since.
+// The load, here and in Defer, cannot miss a pin that matters: that was made under a lock which the
+// caller has held since. It acquires what Unpin has released: who finds the last pin gone may write
+// over what has been read under it.
 bool Pins::IsPinned(uint64_t offset) const {
-  if (pinned_blocks_.load(std::memory_order_relaxed) == 0) return false;
+  if (pinned_blocks_.load(std::memory_order_acquire) == 0) return false;
   const std::lock_guard lock(lock_);
   return blocks_.contains(offset);
 }
 
 bool Pins::Defer(uint64_t offset) {
-  if (pinned_blocks_.load(std::memory_order_relaxed) == 0) return false;
+  if (pinned_blocks_.load(std::memory_order_acquire) == 0) return false;
   const std::lock_guard lock(lock_);
   const auto found = blocks_.find(offset);
   if (found == blocks_.end()) return false;
@@ -76,7 +77,7 @@ bool Pins::Unpin(uint64_t id, std::optional<Block>* free) {
   --usage_.blocks;
   usage_.bytes -= found->second.bytes;
   blocks_.erase(found);
-  pinned_blocks_.store(blocks_.size(), std::memory_order_relaxed);
+  pinned_blocks_.store(blocks_.size(), std::memory_order_release);
   return true;
 }
 
