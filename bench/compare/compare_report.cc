@@ -170,8 +170,7 @@ Report CompareReport(const Config& config, const ComparisonResult& result) {
   report.title = "Verbena and others, side by side";
   report.subtitle = absl::StrFormat(
       "%s over %d records, values of %d bytes; %d rounds in which each system had its turn.",
-      config.workload.Title(), config.records, config.value_size,
-      config.rounds);
+      config.workload.Title(), config.records, config.value_size, config.rounds);
   AddWarnings(result, &report);
   std::vector<uint32_t> depths = {config.depth};
   if (config.depth != 1) depths.push_back(1);
