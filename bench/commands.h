@@ -1,6 +1,8 @@
 // The subcommands of verbena-bench. Each returns the exit status and has printed why.
 #pragma once
 
+#include <string>
+
 #include "bench/config.h"
 
 namespace verbena::bench {
@@ -14,6 +16,8 @@ inline constexpr int kExitOutput = 6;  // the same number as verbena-cli's
 // load and run.
 int LoadOrRun(const Config& config);
 int Compare(const Config& config);
+// agent: serves coordinators that come to `address`, one after another, until it is interrupted.
+int RunAgent(const std::string& address);
 // For count_instructions.sh: config.operations warm GETs, one at a time, inside each of the
 // functions VerbenaBenchMeasuredGets and VerbenaBenchMeasuredSubmits.
 int WarmGets(const Config& config);

@@ -2,6 +2,7 @@
 
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -39,8 +40,7 @@ DEFINE_string(max_errors, "0", "failed operations tolerated before the exit stat
 DEFINE_bool(baseline, false, "also measure the fabric and the storage alone");
 DEFINE_string(rounds, "9", "alternating rounds of --baseline (9 to 1000) and compare (1 to 1000)");
 DEFINE_string(server_pid, "0", "server's process, for its CPU time (0: as the server says)");
-DEFINE_string(redis_server, "redis-server", "program to compare with");
-DEFINE_string(memcached, "memcached", "program to compare with");
+DEFINE_string(report, "", "file to write the results to as a page (HTML)");
 
 DECLARE_bool(help);
 DECLARE_bool(version);
@@ -127,8 +127,10 @@ absl::Status ReadWhere(Config& config) {
                            CountFlag("server_pid", FLAGS_server_pid, 0, INT32_MAX));
   config.server_pid = static_cast<int64_t>(pid);
   config.json_file = FLAGS_json;
-  config.redis_server = FLAGS_redis_server;
-  config.memcached = FLAGS_memcached;
+  config.report_file = FLAGS_report;
+  if (config.command == Command::kCompare) {
+    VERBENA_ASSIGN_OR_RETURN(config.compare, CompareOptionsFromFlags());
+  }
   return absl::OkStatus();
 }
 
@@ -218,6 +220,46 @@ absl::Status ReadHow(Config& config) {
   return absl::OkStatus();
 }
 
+absl::Status ReadLoad(Config& config) {
+  VERBENA_ASSIGN_OR_RETURN(config.load, LoadOptionsFromFlags());
+  if (config.command != Command::kRun && config.load.several_rates()) {
+    return absl::InvalidArgumentError("--ramp, --sweep and --search are for run");
+  }
+  if (config.command == Command::kCompare && !config.load.agents.empty()) {
+    return absl::InvalidArgumentError("--agents is for load and run");
+  }
+  if (config.command == Command::kLoad) config.load.warmup_operations = 0;
+  return absl::OkStatus();
+}
+
+absl::Status CheckRates(const Config& config) {
+  // Above that a thread would do nothing but count what is due.
+  constexpr double kMostOfAThread = 1e7;
+  const double threads = static_cast<double>(config.threads) *
+                         static_cast<double>(std::max<size_t>(config.load.agents.size(), 1));
+  double most = config.load.rate;
+  for (const double rate : config.load.sweep) most = std::max(most, rate);
+  if (config.load.ramp.has_value()) {
+    most = std::max({most, config.load.ramp->from, config.load.ramp->to});
+  }
+  if (most > kMostOfAThread * threads) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("a rate of %.0f is not allowed: it must be at most 10M for each thread, of "
+                        "which there are %.0f",
+                        most, threads));
+  }
+  return absl::OkStatus();
+}
+
+// 4 KiB random reads, unless the flags say something else.
+void ApplyScenario(Config& config) {
+  if (config.compare.scenario != Scenario::kStorage4k) return;
+  if (!WasGiven("workload")) config.workload = *FindWorkload("c");
+  if (!WasGiven("distribution")) config.distribution = Distribution::kUniform;
+  if (!WasGiven("value_size")) config.value_size = 4 * kKiB;
+  if (!WasGiven("records")) config.records = 20'000;
+}
+
 }  // namespace
 
 const char* CommandName(Command command) {
@@ -270,8 +312,11 @@ absl::StatusOr<Config> ConfigFromFlags(Command command, const Properties& proper
   VERBENA_RETURN_IF_ERROR(ReadWhere(config));
   VERBENA_RETURN_IF_ERROR(ReadWhat(config));
   VERBENA_RETURN_IF_ERROR(ReadHow(config));
+  ApplyScenario(config);
+  VERBENA_RETURN_IF_ERROR(ReadLoad(config));
   VERBENA_RETURN_IF_ERROR(ApplyProperties(properties, WasGiven, WasGiven("workload"), &config));
   VERBENA_RETURN_IF_ERROR(CheckTogether(config));
+  VERBENA_RETURN_IF_ERROR(CheckRates(config));
   return config;
 }
 

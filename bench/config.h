@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "bench/compare/compare_options.h"
+#include "bench/load/load_options.h"
 #include "bench/load/schedule.h"
 #include "bench/workload/key_names.h"
 #include "bench/workload/properties.h"
@@ -36,8 +38,7 @@ struct Config {
   uint64_t operations = 0;                            // 0: no limit
   std::chrono::nanoseconds duration{0};               // 0: no limit; not both
   std::chrono::nanoseconds warmup{0};
-  double rate = 0;  // operations a second, of all threads and processes; 0: a closed loop
-  Arrival arrival = Arrival::kFixed;
+  LoadOptions load;        // rates, outputs, other processes
   uint32_t processes = 1;  // that do this run together, with as many threads each,
   uint32_t process = 0;    // and the number of this one
   uint32_t threads = 1;
@@ -49,8 +50,7 @@ struct Config {
   std::optional<SizeModel> key_sizes;       // keys of sizes like these instead
   bool ordered_keys = false;                // named by the record's number, not by its hash
   uint32_t zero_padding = 1;                // digits of the number in YCSB's own names, at least
-  std::string measurement_interval = "op";  // YCSB's: "op", "intended" or "both", and
-  std::vector<double> percentiles = {50, 95, 99};  // the percentiles of its text form
+  std::string measurement_interval = "op";  // YCSB's: "op", "intended" or "both"
   uint64_t cache_bytes = 0;
   bool preload = false;
   std::chrono::microseconds poll{0};        // before a waiting call sleeps
@@ -58,11 +58,11 @@ struct Config {
   uint64_t seed = 0;
   uint64_t max_errors = 0;  // more make the exit status 1
   bool baseline = false;
-  uint32_t rounds = 0;       // of --baseline and compare
-  int64_t server_pid = 0;    // 0: as the server says
-  std::string json_file;     // empty: none
-  std::string redis_server;  // program, for kCompare
-  std::string memcached;     // program, for kCompare
+  uint32_t rounds = 0;      // of --baseline and compare
+  int64_t server_pid = 0;   // 0: as the server says
+  std::string json_file;    // empty: none
+  std::string report_file;  // a page; empty: none
+  CompareOptions compare;   // for kCompare
 
   // Operations that a worker keeps in flight on each connection. Scans are synchronous calls, one
   // at a time; `depth` is then how many READs of one may be in flight.

@@ -240,7 +240,7 @@ void ReadAmounts(Reader& reader, const std::function<bool(const char*)>& given, 
     if (!given("seconds") && (seconds > 0 || config->operations > 0)) {
       config->duration = std::chrono::nanoseconds(std::llround(seconds * 1e9));
     }
-    if (!given("rate") && rate > 0) config->rate = rate;
+    if (!given("rate") && rate > 0 && !config->load.several_rates()) config->load.rate = rate;
   }
   if (!given("threads")) {
     config->threads = static_cast<uint32_t>(reader.Count("threadcount", 1, 1, 1024));
@@ -270,7 +270,7 @@ void ReadMeasurements(Reader& reader, Config* config) {
     }
     percentiles.push_back(percentile);
   }
-  config->percentiles = std::move(percentiles);
+  config->load.ycsb_percentiles = std::move(percentiles);
 }
 
 }  // namespace

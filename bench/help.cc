@@ -11,6 +11,7 @@ std::string HelpText() {
 
   verbena-bench load --server=ADDR:PORT [flags]      stores the records
   verbena-bench run --server=ADDR:PORT [flags]       works on them and reports
+  verbena-bench agent --listen=ADDR:PORT [flags]     does its share of a run with --agents
   verbena-bench compare [--server=ADDR:PORT] [flags] the same work against Redis and memcached
 
 A first try, with a server on port 7400:
@@ -45,7 +46,7 @@ How much
   --operations=0       how many operations; with --seconds too, whichever ends first
   --warmup_seconds=0   run this long before measuring, to fill caches
 
-How hard (closed loop: an answer makes room for the next operation)
+How hard (as a closed loop: an answer makes room for the next operation)
   --threads=1          client threads (1 to 1024)
   --connections=0      connections, a multiple of --threads; 0: one per thread
   --depth=16           operations in flight on each connection (1 to 1024); workload e does one at
@@ -64,10 +65,13 @@ Where
 )";
   constexpr char kAfter[] = R"(
 Results
-  A progress line on a terminal, a table at the end. Latencies are from submission to callback.
+  Progress on standard error, the results at the end. In a closed loop latencies are service times,
+  from submission to callback; with --rate response times too.
   Interrupted (Ctrl-C), it reports what there is, marked so.
   Errors are counted in both, and the first one is told.
   --json=FILE          the same as JSON; where there are no results {"error": ...} says why
+  --report=FILE.html   run, compare: the same as one page with charts, for a browser; it needs no
+                       network
   --max_errors=0       more failed operations than this make the exit status 1
   --baseline           run: afterwards measures, in alternating rounds in the same process, plain
                        RDMA READs and SEND ping-pongs without a store around them, and PUTs in the
@@ -76,10 +80,20 @@ Results
   --rounds=9           of --baseline (9 to 1000) and compare (1 to 1000)
 
 compare
-  Starts redis-server and memcached on Unix sockets (and a Verbena server, unless --server is
-  given), loads the same records and runs the same operations on each, in turns of --seconds
-  (default 1) for --rounds, at --depth and at depth 1. Prints medians and ratios.
-  --redis_server=redis-server, --memcached=memcached   programs to start
+  Starts memcached and redis-server (or valkey-server) on loopback ports and Unix sockets, and a
+  Verbena server unless --server is given; loads the same records and runs the same operations on
+  each, in turns of --seconds (default 1) for --rounds, at --depth and at depth 1. Prints medians and
+  ratios, and what each system costs for an operation.
+  --systems=LIST       only these, with commas between: verbena, verbena-send (GETs sent to the
+                       server), memcached-tcp, memcached-unix, redis-tcp, redis-unix, raw-read and
+                       raw-send (the fabric with no store on it); default all. Only by name:
+                       tcp-pingpong (TCP with no store behind it)
+  --redis=redis-server  a program to start, or ADDR:PORT or unix:PATH (or both with a comma) of one
+                       that runs, WHOSE RECORDS OF THE SAME NAMES ARE OVERWRITTEN; off: none
+  --memcached=memcached  likewise
+  --memcached_protocol=text  text or meta
+  --scenario=storage4k  instead: 4 KiB random reads at fixed rates, which rise until each system has
+                       had enough, with the server's processor load
 
 Exit status: 0 all well; 1 wrong values, or more errors than --max_errors; 2 wrong usage; 3 no
 such host, no connection, or it was lost; 6 the results cannot be written (--json=FILE is tried before
@@ -87,7 +101,8 @@ the run begins); 130 interrupted.
 What has been waited for longer than 2 seconds is told once on standard error, and until when.
 Flags from a file: --flagfile=FILE.
 )";
-  return absl::StrCat(kBefore, ToAbsl(verbs::ConnectFlagsHelp()), kAfter);
+  return absl::StrCat(kBefore, ToAbsl(verbs::ConnectFlagsHelp()), ToAbsl(LoadOptionsHelp()),
+                      kAfter);
 }
 
 }  // namespace verbena::bench

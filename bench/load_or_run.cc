@@ -1,118 +1,156 @@
+#include <signal.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "bench/baseline/baseline.h"
 #include "bench/commands.h"
+#include "bench/load/agent.h"
+#include "bench/load/coordinator.h"
 #include "bench/load/interrupt.h"
+#include "bench/load/rates.h"
 #include "bench/load/runner.h"
 #include "bench/report/output.h"
+#include "bench/report/rates_report.h"
 #include "bench/report/report_json.h"
 #include "bench/report/report_table.h"
-#include "bench/systems/backend_verbena.h"
+#include "bench/report/result_files.h"
 #include "bench/systems/server_facts.h"
+#include "bench/systems/verbena_connections.h"
 #include "common/base/macros.h"
 #include "common/base/wait_notice.h"
 
 namespace verbena::bench {
 namespace {
 
-struct Connections {
-  std::vector<std::unique_ptr<Backend>> backends;
-  Connection* first = nullptr;
+// The run has no results: told on standard error and in --json.
+int NoResults(const Config& config, const absl::Status& status, bool may_be_usage) {
+  const bool usage =
+      absl::IsUnimplemented(status) || (may_be_usage && absl::IsInvalidArgument(status));
+  return Fail(config.json_file, status, usage ? kExitUsage : kExitConnection);
+}
+
+// What makes the runs: the connections of this process, or agents.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  virtual absl::StatusOr<RunResult> Run(const Config& config) = 0;
+  // After the last run.
+  virtual RunContext Context() = 0;
 };
 
-// What bounds the waiting, for people.
-std::string TimeoutText(const Config& config) {
-  return absl::StrFormat("--timeout_seconds=%g",
-                         std::chrono::duration<double>(config.timeout).count());
-}
-
-absl::StatusOr<Connections> ConnectAll(const Config& config, WaitNotice* notice) {
-  Connections all;
-  for (uint32_t i = 0; i < config.connections; ++i) {
-    notice->Begin(absl::StrCat("the server at ", config.server, " to take a connection"),
-                  config.timeout, TimeoutText(config));
-    VERBENA_ASSIGN_OR_RETURN(auto connection,
-                             Connection::Connect(config.server, ConnectionOptions(config)));
-    if (all.first == nullptr) all.first = connection.get();
-    all.backends.push_back(std::make_unique<VerbenaBackend>(std::move(connection)));
-  }
-  notice->End();
-  return all;
-}
-
-ServerFacts AskServer(const Config& config, Connection& connection, WaitNotice* notice) {
-  if (!connection.status().ok()) return {};
-  notice->Begin(absl::StrCat("what the server at ", config.server, " tells of itself"),
-                config.timeout, TimeoutText(config));
-  const auto info = connection.Info();
-  notice->End();
-  if (!info.ok()) {
-    std::fprintf(stderr, "verbena-bench: the server tells nothing of itself: %s\n",
-                 info.status().ToString().c_str());
-    return {};
-  }
-  return ParseServerFacts(*info);
-}
-
-// Whether the server can do what the workload asks for, told before anything is measured.
-absl::Status CheckScans(const Config& config, Connection& connection) {
-  if (config.command != Command::kRun || !config.workload.scans()) return absl::OkStatus();
-  std::vector<ScanItem> items;
-  return connection.Scan({.keys_only = true}, 1, &items);
-}
-
-}  // namespace
-
-int LoadOrRun(const Config& config) {
-  if (const int checked = CheckJsonFile(config.json_file); checked != kExitOk) return checked;
-  WaitNotice notice("verbena-bench");
-  auto connections = ConnectAll(config, &notice);
-  if (!connections.ok()) return Fail(config.json_file, connections.status(), kExitConnection);
-  Connection& first = *connections->first;
-
-  if (const absl::Status status = CheckScans(config, first); absl::IsUnimplemented(status)) {
-    return Fail(config.json_file,
-                absl::UnimplementedError(absl::StrFormat(
-                    "%s needs scans: %s", config.workload.Title(), status.message())),
-                kExitUsage);
-  } else if (!status.ok()) {
-    return Fail(config.json_file, status, kExitConnection);
+class LocalEngine : public Engine {
+ public:
+  static absl::StatusOr<std::unique_ptr<Engine>> Start(const Config& config) {
+    auto notice = std::make_unique<WaitNotice>("verbena-bench");
+    VERBENA_ASSIGN_OR_RETURN(auto connections, ConnectToVerbena(config, notice.get()));
+    return std::make_unique<LocalEngine>(config, std::move(connections), std::move(notice));
   }
 
-  RunContext context;
-  context.fabric = first.fabric();
-  context.device = first.device();
-  RunnerOptions options;
-  options.progress = isatty(STDERR_FILENO) != 0;
-  options.awaited = absl::StrCat("the server at ", config.server, " to end any operation");
-  options.bound = TimeoutText(config);
-  options.server_pid =
-      LocalServerPid(AskServer(config, first, &notice), config.server, config.server_pid);
-  RunResult result = RunWorkload(config, connections->backends, options);
-  context.server = AskServer(config, first, &notice);
-  connections->backends.clear();
+  LocalEngine(const Config& config, VerbenaConnections connections,
+              std::unique_ptr<WaitNotice> notice)
+      : config_(config),
+        notice_(std::move(notice)),
+        connections_(std::move(connections)),
+        facts_(AskServer(config, *connections_.first, notice_.get())) {
+    options_.awaited = absl::StrCat("the server at ", config.server, " to end any operation");
+    options_.bound = TimeoutText(config);
+    options_.progress = isatty(STDERR_FILENO) != 0;
+    options_.status_interval = config.load.status_interval;
+    options_.server_pid = LocalServerPid(facts_, config.server, config.server_pid);
+  }
 
+  absl::StatusOr<RunResult> Run(const Config& config) override {
+    const auto before = facts_.verbs;
+    RunResult result = RunWorkload(config, connections_.backends, options_);
+    facts_ = AskServer(config_, *connections_.first, notice_.get());
+    if (before.has_value() && facts_.verbs.has_value()) {
+      result.server_verbs = *facts_.verbs - *before;
+    }
+    return result;
+  }
+
+  RunContext Context() override {
+    RunContext context;
+    context.fabric = connections_.first->fabric();
+    context.device = connections_.first->device();
+    context.server = facts_;
+    connections_.backends.clear();
+    connections_.first = nullptr;
+    return context;
+  }
+
+ private:
+  const Config& config_;
+  std::unique_ptr<WaitNotice> notice_;
+  VerbenaConnections connections_;
+  RunnerOptions options_;
+  ServerFacts facts_;  // after the last run
+};
+
+class AgentsEngine : public Engine {
+ public:
+  static absl::StatusOr<std::unique_ptr<Engine>> Start(const Config& config) {
+    VERBENA_ASSIGN_OR_RETURN(auto coordinator, Coordinator::Start(config));
+    return std::make_unique<AgentsEngine>(std::move(coordinator));
+  }
+
+  explicit AgentsEngine(std::unique_ptr<Coordinator> coordinator)
+      : coordinator_(std::move(coordinator)) {}
+  absl::StatusOr<RunResult> Run(const Config& config) override { return coordinator_->Run(config); }
+  RunContext Context() override { return coordinator_->context(); }
+
+ private:
+  std::unique_ptr<Coordinator> coordinator_;
+};
+
+int Finish(const Config& config, const RunContext& context, const RunResult& result,
+           const std::string& table, const nlohmann::json& json, int exit_status) {
+  exit_status = Print(FormattedResult(
+                          config, result, [&table] { return table; }, json),
+                      exit_status);
+  // Those who read another form are told here what the table says of the end.
+  if (config.load.format != OutputFormat::kTable) {
+    std::fputs(EndLines(config, result).c_str(), stderr);
+  }
+  return WriteResultFiles(config, context, result, json, exit_status);
+}
+
+int SeveralRates(const Config& config, Engine& engine) {
+  const RatesResult rates =
+      RunRates(config, [&engine](const Config& run) { return engine.Run(run); });
+  const RunContext context = engine.Context();
+  const RunResult sum = rates.Sum();
+  int exit_status = ExitStatusOf(config, sum);
+  if (!rates.failure.ok() && exit_status == kExitOk)
+    exit_status = Fail("", rates.failure, kExitConnection);
+  return Finish(config, context, sum, RatesTable(config, context, rates),
+                RatesJson(config, context, rates), exit_status);
+}
+
+int OneRun(const Config& config, Engine& engine) {
+  auto measured = engine.Run(config);
+  if (!measured.ok()) return NoResults(config, measured.status(), false);
+  RunResult& result = *measured;
+  const RunContext context = engine.Context();
   int exit_status = ExitStatusOf(config, result);
   std::optional<BaselineResult> baseline;
   if (config.baseline && config.command == Command::kRun && exit_status == kExitOk) {
-    if (options.progress) std::fprintf(stderr, "measuring the baseline\r");
-    auto measured = MeasureBaseline(config, context.server);
-    if (options.progress) std::fprintf(stderr, "\033[K");
-    if (measured.ok()) {
-      baseline = *std::move(measured);
-    } else if (!absl::IsCancelled(measured.status())) {
+    const bool progress = isatty(STDERR_FILENO) != 0;
+    if (progress) std::fprintf(stderr, "measuring the baseline\r");
+    auto raw = MeasureBaseline(config, context.server);
+    if (progress) std::fprintf(stderr, "\033[K");
+    if (raw.ok()) {
+      baseline = *std::move(raw);
+    } else if (!absl::IsCancelled(raw.status())) {
       // (The results of the run itself are written.)
-      exit_status = Fail("", measured.status(), kExitConnection);
+      exit_status = Fail("", raw.status(), kExitConnection);
     }
     if (Interrupted()) {
       result.interrupted = true;
@@ -120,16 +158,62 @@ int LoadOrRun(const Config& config) {
     }
   }
   const BaselineResult* const shown = baseline.has_value() ? &*baseline : nullptr;
-  exit_status = Print(RunTable(config, context, result, shown), exit_status);
-  if (!config.json_file.empty()) {
-    const absl::Status written =
-        WriteJson(config.json_file, RunJson(config, context, result, shown));
-    if (!written.ok()) {
-      std::fprintf(stderr, "verbena-bench: --json: %s\n", std::string(written.message()).c_str());
-      if (exit_status == kExitOk) exit_status = kExitOutput;
+  return Finish(config, context, result, RunTable(config, context, result, shown),
+                RunJson(config, context, result, shown), exit_status);
+}
+
+absl::StatusOr<AgentBackends> ConnectForAgent(const Config& config) {
+  const auto notice = std::make_shared<WaitNotice>("verbena-bench agent");
+  VERBENA_ASSIGN_OR_RETURN(auto connections, ConnectToVerbena(config, notice.get()));
+  AgentBackends agent;
+  Connection* const first = connections.first;
+  agent.backends = std::move(connections.backends);
+  agent.context.fabric = first->fabric();
+  agent.context.device = first->device();
+  agent.facts = [config, first, notice] { return AskServer(config, *first, notice.get()); };
+  agent.server_pid = LocalServerPid(agent.facts(), config.server, 0);
+  return agent;
+}
+
+}  // namespace
+
+int LoadOrRun(const Config& config) {
+  // A limit to the size of files is an error of the write, and not the end.
+  signal(SIGXFSZ, SIG_IGN);
+  if (const absl::Status status = CheckResultFiles(config); !status.ok()) {
+    std::fprintf(stderr, "verbena-bench: %s\n", std::string(status.message()).c_str());
+    return kExitOutput;
+  }
+  const bool agents = !config.load.agents.empty();
+  auto engine = agents ? AgentsEngine::Start(config) : LocalEngine::Start(config);
+  // What an agent or its flags cannot have is wrong usage; of a server it would be its answer.
+  if (!engine.ok()) return NoResults(config, engine.status(), agents);
+  return config.load.several_rates() ? SeveralRates(config, **engine) : OneRun(config, **engine);
+}
+
+int RunAgent(const std::string& address) {
+  auto listener = LineListener::Listen(address);
+  if (!listener.ok()) {
+    std::fprintf(stderr, "verbena-bench: --listen=%s: %s\n", address.c_str(),
+                 std::string(listener.status().message()).c_str());
+    return kExitUsage;
+  }
+  const std::string told = listener->address().ToString();
+  std::printf("verbena-bench agent listening on %s\n", told.c_str());
+  if (!listener->address().IsLoopback()) {
+    std::printf(
+        "there is no authentication: whoever reaches this port can have it load any server\n");
+  }
+  std::fflush(stdout);
+  while (!Interrupted()) {
+    auto socket = listener->Accept(std::chrono::milliseconds(100));
+    if (!socket.ok() || !socket->has_value()) continue;
+    const absl::Status status = ServeCoordinator(**socket, ConnectForAgent);
+    if (!status.ok()) {
+      std::fprintf(stderr, "verbena-bench agent: %s\n", std::string(status.message()).c_str());
     }
   }
-  return exit_status;
+  return kExitOk;
 }
 
 }  // namespace verbena::bench

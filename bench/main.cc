@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "bench/baseline/raw_endpoint.h"
+#include "bench/baseline/tcp_target.h"
 #include "bench/commands.h"
 #include "bench/config.h"
 #include "bench/load/interrupt.h"
@@ -23,17 +24,18 @@
 namespace verbena::bench {
 namespace {
 
-// raw-target FABRIC ADDRESS REGION REQUEST RESPONSE POLL_NS: the other process of --baseline;
-// started by verbena-bench itself.
+// raw-target FABRIC ADDRESS REGION REQUEST RESPONSE POLL_NS CONNECTIONS: the other process of
+// --baseline; started by verbena-bench itself.
 int RawTarget(int argc, char** argv) {
   RawTargetOptions options;
-  if (argc != 8) return kExitUsage;
+  if (argc != 9) return kExitUsage;
   options.fabric = argv[2];
   const auto address = NetAddress::Parse(argv[3]);
   if (!address.ok() || !absl::SimpleAtoi(argv[4], &options.region_size) ||
       !absl::SimpleAtoi(argv[5], &options.request_size) ||
       !absl::SimpleAtoi(argv[6], &options.response_size) ||
-      !absl::SimpleAtoi(argv[7], &options.poll_ns)) {
+      !absl::SimpleAtoi(argv[7], &options.poll_ns) ||
+      !absl::SimpleAtoi(argv[8], &options.connections) || options.connections == 0) {
     return kExitUsage;
   }
   options.listen = *address;
@@ -60,6 +62,16 @@ std::string JsonFileAmong(const std::vector<std::string>& args) {
   return "";
 }
 
+// tcp-target ADDRESS: the other end of a ping-pong over TCP; started by verbena-bench itself.
+int TcpTarget(int argc, char** argv) {
+  if (argc != 3) return kExitUsage;
+  const auto address = NetAddress::Parse(argv[2]);
+  if (!address.ok()) return kExitUsage;
+  const absl::Status status = ServeTcpTarget(*address);
+  std::fprintf(stderr, "verbena-bench tcp-target: %s\n", status.ToString().c_str());
+  return kExitConnection;
+}
+
 int UsageError(const std::string& json_file, std::string_view message) {
   return Fail(json_file, absl::InvalidArgumentError(ToAbsl(message)), kExitUsage);
 }
@@ -69,6 +81,7 @@ int Run(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   SetUpLog("verbena-bench", "warn", /*time_stamps=*/false);
   if (argc > 1 && std::strcmp(argv[1], "raw-target") == 0) return RawTarget(argc, argv);
+  if (argc > 1 && std::strcmp(argv[1], "tcp-target") == 0) return TcpTarget(argc, argv);
 
   std::vector<std::string> args(argv + 1, argv + argc);
   const auto properties = TakeProperties(&args);
@@ -89,6 +102,10 @@ int Run(int argc, char** argv) {
     return UsageError(json_file,
                       absl::StrCat("what is '", (*operands)[1], "'? Flags start with --"));
   }
+  if (name == "agent") {
+    CatchInterrupts();
+    return RunAgent(AgentListenAddress());
+  }
   std::optional<Command> command;
   if (name == "load") command = Command::kLoad;
   if (name == "run" || name == "warm-gets" || name == "client-ratios" || name == "fabric-ratios") {
@@ -96,9 +113,10 @@ int Run(int argc, char** argv) {
   }
   if (name == "compare" || name == "storage-ratios") command = Command::kCompare;
   if (!command.has_value()) {
-    return UsageError(json_file, name.empty() ? "a command is needed: load, run or compare"
-                                              : absl::StrCat("no command '", name,
-                                                             "': there are load, run and compare"));
+    return UsageError(json_file, name.empty()
+                                     ? "a command is needed: load, run, compare or agent"
+                                     : absl::StrCat("no command '", name,
+                                                    "': there are load, run, compare and agent"));
   }
   const auto config = ConfigFromFlags(*command, *properties);
   if (!config.ok()) return UsageError(json_file, ToStd(config.status().message()));

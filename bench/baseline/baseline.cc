@@ -14,8 +14,6 @@
 #include "bench/workload/random.h"
 #include "common/base/macros.h"
 #include "common/base/sizes.h"
-#include "common/layout/item.h"
-#include "common/layout/size_class.h"
 #include "common/wire/messages.h"
 
 namespace verbena::bench {
@@ -35,13 +33,6 @@ uint64_t SampleCount(const Config& config, uint64_t most, double nanos) {
   const auto by_time = static_cast<uint64_t>(kStepNanos / std::max(nanos, 1.0));
   return std::clamp<uint64_t>(std::min(kRoundBytes / config.value_size, by_time), kLeastSamples,
                               most);
-}
-
-// The bytes of an item's block: what a GET READs.
-uint64_t BlockSizeFor(const Config& config) {
-  const uint64_t item = layout::ItemSize(config.key_names().typical_size(), config.value_size);
-  const uint32_t size_class = layout::SizeClassFor(item);
-  return size_class == layout::kRunClass ? item : layout::BlockSize(size_class);
 }
 
 // Runs the rounds and keeps their figures.

@@ -28,12 +28,14 @@ struct RawTargetOptions {
   NetAddress listen;           // with port 0
   uint64_t region_size = 0;    // bytes
   uint32_t request_size = 0;   // bytes of a ping
-  uint32_t response_size = 0;  // bytes of a pong
+  uint32_t response_size = 0;  // bytes of a pong, at most: the first four bytes of a ping, if they
+                               // are not 0, ask for fewer (in this machine's order)
+  uint32_t connections = 1;    // accepted before anything is answered
   int64_t poll_ns = 50'000;    // polls in vain for so long before it sleeps, as a server worker
 };
 
-// The whole life of the target: listens, prints "PORT n", accepts one connection, prints "REGION
-// address rkey", answers until the connection ends. Runs in a process of its own.
+// The whole life of the target: listens, prints "PORT n", accepts its connections, prints "REGION
+// address rkey", answers until the first of them ends. Runs in a process of its own.
 absl::Status ServeRawTarget(const RawTargetOptions& options);
 
 // What the initiator connects to.
@@ -50,8 +52,16 @@ struct RawInitiatorOptions {
   uint32_t block_size = 0;  // bytes of a READ
   uint32_t request_size = 0;
   uint32_t response_size = 0;
-  int64_t poll_ns = INT64_MAX;  // waits for a pong for so long before it sleeps
+  uint32_t short_response_size = 0;  // bytes of the other kind of pong
+  int64_t poll_ns = INT64_MAX;       // waits for a pong for so long before it sleeps
   int64_t target_poll_ns = 50'000;
+};
+
+// Something that RawInitiator::Poll found finished.
+struct RawCompletion {
+  bool is_read = false;
+  uint32_t slot = 0;   // of a READ
+  uint32_t bytes = 0;  // that landed
 };
 
 // Not thread-safe.
@@ -75,14 +85,29 @@ class RawInitiator {
   // Sends a request and waits for the response, once for each of `nanos`.
   absl::Status PingPong(double overhead, std::span<uint32_t> nanos);
 
+  // The same without waiting, for whoever keeps several in flight: at most depth() READs, each with
+  // a slot of its own, and at most kMostRequests requests, which are answered in their order.
+  static constexpr uint32_t kMostRequests = 16;
+  // Posts one READ for each of `slots`, with one doorbell.
+  absl::Status PostReads(std::span<const uint32_t> slots, std::span<const uint64_t> offsets);
+  // Sends `size` bytes (at most request_size); the answer has response_size bytes, or
+  // short_response_size.
+  absl::Status PostRequest(uint32_t size, bool short_answer);
+  // What has finished; every cache line that landed was touched. Returns how many.
+  absl::StatusOr<size_t> Poll(std::span<RawCompletion> completions);
+  // To sleep: Arm, Poll once more, and if that finds nothing, Sleep (at most that long; it may
+  // return for nothing).
+  absl::Status Arm() { return cq_.Arm(); }
+  absl::Status Sleep(int timeout_ms);
+
  private:
   explicit RawInitiator(const RawInitiatorOptions& options) : options_(options) {}
   absl::Status Prepare(verbs::VerbsApi& api, const NetAddress& target);
   absl::Status MakeQueues();
   absl::Status PostReceive(uint32_t index);
   absl::Status Await(uint64_t* completed);
-  absl::Status Sleep();
-  void Consume(uint32_t slot);
+  absl::Status Send(uint64_t from, uint32_t size);
+  void Consume(const uint8_t* bytes, uint64_t size);
   uint8_t* Sink(uint32_t slot) const { return memory_.data() + slot * sink_stride_; }
 
   const RawInitiatorOptions options_;
@@ -91,7 +116,8 @@ class RawInitiator {
   uint64_t region_address_ = 0;
   uint32_t region_rkey_ = 0;
   uint64_t sink_stride_ = 0;
-  uint64_t request_at_ = 0;    // in memory_
+  uint64_t request_at_ = 0;  // in memory_; behind it the request for a short response
+  uint64_t request_stride_ = 0;
   uint64_t responses_at_ = 0;  // in memory_
   uint64_t response_stride_ = 0;
   uint32_t sends_since_signal_ = 0;
@@ -99,6 +125,8 @@ class RawInitiator {
   unsigned send_flags_ = 0;
   volatile uint64_t consumed_ = 0;  // keeps the compiler from leaving out the touching
 
+  std::vector<ibv_send_wr> requests_;  // of PostReads
+  std::vector<ibv_sge> pieces_;
   SharedMemory memory_;
   verbs::ConnectOptions connect_options_;
   verbs::CmChannel channel_;

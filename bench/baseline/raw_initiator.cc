@@ -19,7 +19,7 @@ namespace {
 constexpr int kTimeoutMs = 10'000;
 constexpr int64_t kLimitNanos = int64_t{kTimeoutMs} * 1'000'000;
 constexpr uint64_t kPollsPerLook = 1024;
-constexpr uint32_t kReceives = 16;
+constexpr uint32_t kReceives = RawInitiator::kMostRequests;
 constexpr uint32_t kSignalEvery = 16;  // SENDs
 constexpr uint32_t kWantedInline = 256;
 constexpr uint64_t kCacheLine = 64;
@@ -81,12 +81,16 @@ absl::Status RawInitiator::MakeQueues() {
   if (sink_stride_ / kCacheLine % 2 == 0) sink_stride_ += kCacheLine;
   response_stride_ = AlignUp(options_.response_size, kCacheLine);
   request_at_ = sink_stride_ * options_.depth;
-  responses_at_ = request_at_ + AlignUp(options_.request_size, kCacheLine);
+  request_stride_ =
+      AlignUp(std::max<uint64_t>(options_.request_size, sizeof(uint32_t)), kCacheLine);
+  responses_at_ = request_at_ + 2 * request_stride_;
   VERBENA_ASSIGN_OR_RETURN(
       memory_, SharedMemory::Create("verbena-bench-raw",
                                     responses_at_ + response_stride_ * kReceives, false));
   VERBENA_ASSIGN_OR_RETURN(mr_, verbs::MemoryRegion::Register(pd_, memory_.data(), memory_.size(),
                                                               IBV_ACCESS_LOCAL_WRITE));
+  std::memcpy(memory_.data() + request_at_ + request_stride_, &options_.short_response_size,
+              sizeof(options_.short_response_size));
   verbs::QueuePairOptions queue;
   queue.max_send_wr = options_.depth + 2 * kSignalEvery;
   queue.max_recv_wr = kReceives;
@@ -140,7 +144,7 @@ absl::Status RawInitiator::Await(uint64_t* completed) {
     if (now < sleep_at) continue;
     VERBENA_RETURN_IF_ERROR(cq_.Arm());
     if ((n = verbs::Poll(cq_.get(), {&wc, 1})) != 0) break;
-    VERBENA_RETURN_IF_ERROR(Sleep());
+    VERBENA_RETURN_IF_ERROR(Sleep(1000));
     sleep_at = 0;
   }
   if (n < 0) return absl::InternalError("ibv_poll_cq failed");
@@ -148,21 +152,20 @@ absl::Status RawInitiator::Await(uint64_t* completed) {
   return verbs::WcError(wc, "request of the baseline");
 }
 
-// Until the armed completion queue has had an event, or for a second.
-absl::Status RawInitiator::Sleep() {
+// Until the armed completion queue has had an event, or for that long.
+absl::Status RawInitiator::Sleep(int timeout_ms) {
   pollfd entry{cq_channel_.fd(), POLLIN, 0};
-  poll(&entry, 1, 1000);
+  poll(&entry, 1, timeout_ms);
   for (;;) {
     VERBENA_ASSIGN_OR_RETURN(const auto event, cq_channel_.TryGetEvent());
     if (!event.has_value()) return absl::OkStatus();
   }
 }
 
-// Touches every cache line that landed in a slot.
-void RawInitiator::Consume(uint32_t slot) {
-  const uint8_t* const bytes = Sink(slot);
+// Touches every cache line of what has landed.
+void RawInitiator::Consume(const uint8_t* bytes, uint64_t size) {
   uint64_t sum = 0;
-  for (uint64_t at = 0; at < options_.block_size; at += kCacheLine) {
+  for (uint64_t at = 0; at < size; at += kCacheLine) {
     sum += LoadRelaxed(reinterpret_cast<const uint64_t*>(bytes + at));
   }
   consumed_ = sum;
@@ -179,7 +182,7 @@ absl::Status RawInitiator::ReadOneByOne(std::span<const uint64_t> offsets, doubl
     }
     uint64_t id;
     VERBENA_RETURN_IF_ERROR(Await(&id));
-    Consume(0);
+    Consume(Sink(0), options_.block_size);
     const int64_t end = clock_.NowSerial();
     nanos[i] = LessOverhead(clock_.Nanos(begin, end), overhead);
   }
@@ -222,7 +225,7 @@ absl::StatusOr<double> RawInitiator::ReadPipelined(std::span<const uint64_t> off
       const ibv_wc& wc = completions[static_cast<size_t>(i)];
       VERBENA_RETURN_IF_ERROR(verbs::WcError(wc, "READ of the baseline"));
       const auto slot = static_cast<uint32_t>(wc.wr_id);
-      Consume(slot);
+      Consume(Sink(slot), options_.block_size);
       free_slots.push_back(slot);
     }
     done += static_cast<size_t>(n);
@@ -233,20 +236,23 @@ absl::StatusOr<double> RawInitiator::ReadPipelined(std::span<const uint64_t> off
   return static_cast<double>(done) / (static_cast<double>(MonotonicNanos() - begin) * 1e-9);
 }
 
+// Every 16th is signalled, so that the send queue empties.
+absl::Status RawInitiator::Send(uint64_t from, uint32_t size) {
+  ibv_sge sge = verbs::MakeSge(memory_.data() + from, size, mr_.lkey());
+  unsigned flags = send_flags_;
+  if (++sends_since_signal_ == kSignalEvery) {
+    flags |= IBV_SEND_SIGNALED;
+    sends_since_signal_ = 0;
+    ++sends_unpolled_;
+  }
+  ibv_send_wr request = verbs::MakeSend(kSendId, &sge, flags);
+  return verbs::FromReturn(verbs::PostSend(qp_.get(), &request), "ibv_post_send");
+}
+
 absl::Status RawInitiator::PingPong(double overhead, std::span<uint32_t> nanos) {
-  ibv_sge sge = verbs::MakeSge(memory_.data() + request_at_, options_.request_size, mr_.lkey());
   for (uint32_t& time : nanos) {
     const int64_t begin = clock_.NowSerial();
-    unsigned flags = send_flags_;
-    if (++sends_since_signal_ == kSignalEvery) {
-      flags |= IBV_SEND_SIGNALED;
-      sends_since_signal_ = 0;
-      ++sends_unpolled_;
-    }
-    ibv_send_wr request = verbs::MakeSend(kSendId, &sge, flags);
-    if (const int error = verbs::PostSend(qp_.get(), &request); error != 0) {
-      return verbs::FromReturn(error, "ibv_post_send");
-    }
+    VERBENA_RETURN_IF_ERROR(Send(request_at_, options_.request_size));
     uint64_t id;
     for (;;) {
       VERBENA_RETURN_IF_ERROR(Await(&id));
@@ -267,6 +273,52 @@ absl::Status RawInitiator::PingPong(double overhead, std::span<uint32_t> nanos) 
     if (id != kSendId) return absl::InternalError("a response that nobody asked for");
   }
   return absl::OkStatus();
+}
+
+absl::Status RawInitiator::PostReads(std::span<const uint32_t> slots,
+                                     std::span<const uint64_t> offsets) {
+  if (slots.empty()) return absl::OkStatus();
+  requests_.resize(depth_);
+  pieces_.resize(depth_);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    pieces_[i] = verbs::MakeSge(Sink(slots[i]), options_.block_size, mr_.lkey());
+    requests_[i] =
+        verbs::MakeRead(slots[i], &pieces_[i], region_address_ + offsets[i], region_rkey_);
+    if (i > 0) requests_[i - 1].next = &requests_[i];
+  }
+  ibv_send_wr* bad = nullptr;
+  return verbs::FromReturn(verbs::PostSend(qp_.get(), requests_.data(), &bad), "ibv_post_send");
+}
+
+absl::Status RawInitiator::PostRequest(uint32_t size, bool short_answer) {
+  return Send(request_at_ + (short_answer ? request_stride_ : 0), size);
+}
+
+absl::StatusOr<size_t> RawInitiator::Poll(std::span<RawCompletion> completions) {
+  std::array<ibv_wc, 32> found;
+  const int n =
+      verbs::Poll(cq_.get(), {found.data(), std::min<size_t>(found.size(), completions.size())});
+  if (n < 0) return absl::InternalError("ibv_poll_cq failed");
+  size_t finished = 0;
+  for (int i = 0; i < n; ++i) {
+    const ibv_wc& wc = found[static_cast<size_t>(i)];
+    VERBENA_RETURN_IF_ERROR(verbs::WcError(wc, "request to the raw target"));
+    if (wc.wr_id == kSendId) {
+      --sends_unpolled_;
+      continue;
+    }
+    RawCompletion& completion = completions[finished++];
+    if (wc.wr_id < kReceiveId) {
+      completion = {true, static_cast<uint32_t>(wc.wr_id), options_.block_size};
+      Consume(Sink(completion.slot), completion.bytes);
+    } else {
+      const auto index = static_cast<uint32_t>(wc.wr_id - kReceiveId);
+      completion = {false, 0, wc.byte_len};
+      Consume(memory_.data() + responses_at_ + index * response_stride_, wc.byte_len);
+      VERBENA_RETURN_IF_ERROR(PostReceive(index));
+    }
+  }
+  return finished;
 }
 
 }  // namespace verbena::bench

@@ -9,6 +9,8 @@
 #include "absl/strings/str_split.h"
 #include "common/base/macros.h"
 #include "common/base/text.h"
+#include "common/layout/item.h"
+#include "common/layout/size_class.h"
 
 namespace verbena::bench {
 namespace {
@@ -29,9 +31,16 @@ absl::StatusOr<std::vector<uint64_t>> ReadAnswer(ChildProcess& process, std::str
 
 }  // namespace
 
+uint64_t BlockSizeFor(const Config& config) {
+  const uint64_t item = layout::ItemSize(config.key_names().typical_size(), config.value_size);
+  const uint32_t size_class = layout::SizeClassFor(item);
+  return size_class == layout::kRunClass ? item : layout::BlockSize(size_class);
+}
+
 absl::StatusOr<std::unique_ptr<RawSide>> RawSide::Start(const std::string& server,
                                                         uint64_t region_size,
-                                                        const RawInitiatorOptions& options) {
+                                                        const RawInitiatorOptions& options,
+                                                        uint32_t connections) {
   VERBENA_ASSIGN_OR_RETURN(NetAddress address, NetAddress::Parse(server));
   if (!address.IsLocal()) {
     return absl::FailedPreconditionError(
@@ -45,18 +54,23 @@ absl::StatusOr<std::unique_ptr<RawSide>> RawSide::Start(const std::string& serve
           OwnFolder() + "/verbena-bench",
           {"raw-target", options.fabric, address.ToString(), absl::StrCat(region_size),
            absl::StrCat(options.request_size), absl::StrCat(options.response_size),
-           absl::StrCat(options.target_poll_ns)},
+           absl::StrCat(options.target_poll_ns), absl::StrCat(connections)},
           ""));
   VERBENA_ASSIGN_OR_RETURN(const auto port, ReadAnswer(side->process_, "PORT", 1));
   address.set_port(static_cast<uint16_t>(port[0]));
-  VERBENA_ASSIGN_OR_RETURN(side->initiator_, RawInitiator::Connect(address, options));
+  for (uint32_t i = 0; i < connections; ++i) {
+    VERBENA_ASSIGN_OR_RETURN(auto initiator, RawInitiator::Connect(address, options));
+    side->initiators_.push_back(std::move(initiator));
+  }
   VERBENA_ASSIGN_OR_RETURN(const auto region, ReadAnswer(side->process_, "REGION", 2));
-  side->initiator_->SetRegion(region[0], static_cast<uint32_t>(region[1]));
+  for (const auto& initiator : side->initiators_) {
+    initiator->SetRegion(region[0], static_cast<uint32_t>(region[1]));
+  }
   return side;
 }
 
 RawSide::~RawSide() {
-  initiator_.reset();
+  initiators_.clear();
   process_.Stop();
 }
 

@@ -1,7 +1,11 @@
 #include "bench/load/progress.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/base/clock.h"
 
 namespace verbena::bench {
@@ -19,7 +23,8 @@ ProgressLine::ProgressLine(const Config& config,
       begin_nanos_(MonotonicNanos()),
       last_nanos_(begin_nanos_) {}
 
-std::string ProgressLine::Next(int64_t now_nanos) {
+std::string ProgressLine::Next(int64_t now_nanos, bool measuring) {
+  if (measuring && measured_nanos_ == 0) measured_nanos_ = now_nanos;
   Histogram all;
   uint64_t errors = 0;
   uint64_t parts = 0;
@@ -40,26 +45,34 @@ std::string ProgressLine::Next(int64_t now_nanos) {
   last_ = all;
   last_nanos_ = now_nanos;
   const std::string failed = errors == 0 ? "" : absl::StrFormat("  %d errors", errors);
-  return absl::StrFormat("%d s  %s ops/s  p99 %.1f us  %s%s",
-                         (now_nanos - begin_nanos_) / 1000000000, FormatRate(rate),
-                         static_cast<double>(recent.Percentile(99)) / 1e3,
-                         Remaining(now_nanos, done, rate), failed);
+  const auto micros = [&recent](double percent) {
+    return static_cast<double>(recent.Percentile(percent)) / 1e3;
+  };
+  return absl::StrFormat("%d s  %s ops/s  p50 %.1f us  p99 %.1f us  p99.9 %.1f us  %s%s",
+                         (now_nanos - begin_nanos_) / 1000000000, FormatRate(rate), micros(50),
+                         micros(99), micros(99.9),
+                         measuring ? Remaining(now_nanos, done, rate) : "warming up", failed);
 }
 
 std::string ProgressLine::Remaining(int64_t now_nanos, uint64_t done, double rate) const {
-  const int64_t elapsed = now_nanos - begin_nanos_;
-  if (elapsed < config_.warmup.count()) return "warming up";
   double left = -1;
   if (config_.duration.count() > 0) {
-    left = static_cast<double>((config_.duration + config_.warmup).count() - elapsed) * 1e-9;
+    const int64_t measured = config_.load.warmup_operations > 0
+                                 ? now_nanos - measured_nanos_
+                                 : now_nanos - begin_nanos_ - config_.warmup.count();
+    left = static_cast<double>(std::max<int64_t>(config_.duration.count() - measured, 0)) * 1e-9;
   }
-  const uint64_t goal =
+  uint64_t goal =
       config_.command == Command::kLoad ? config_.record_range().count : config_.operations;
+  goal /= config_.processes;
   if (goal > 0 && rate > 0) {
     const double by_count = static_cast<double>(goal - std::min(done, goal)) / rate;
     left = left < 0 ? by_count : std::min(left, by_count);
   }
-  return left < 0 ? "" : absl::StrFormat("%.0f s left", left);
+  if (left < 0) return "";
+  const absl::Time end = absl::Now() + absl::Seconds(left);
+  return absl::StrFormat("%.0f s left, until %s", left,
+                         absl::FormatTime("%H:%M:%S", end, absl::LocalTimeZone()));
 }
 
 }  // namespace verbena::bench

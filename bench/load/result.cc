@@ -75,10 +75,22 @@ void MergeInto(RunResult& sum, const RunResult& part) {
   if (sum.first_error.empty()) sum.first_error = part.first_error;
   if (sum.lost.empty()) sum.lost = part.lost;
   sum.interrupted |= part.interrupted;
+  sum.agent_errors.insert(sum.agent_errors.end(), part.agent_errors.begin(),
+                          part.agent_errors.end());
+}
+
+ServerVerbCounters ServerVerbCounters::operator-(const ServerVerbCounters& earlier) const {
+  const auto since = [](uint64_t now, uint64_t then) { return now - std::min(now, then); };
+  return {since(sends, earlier.sends),
+          since(reads, earlier.reads),
+          since(receives, earlier.receives),
+          since(doorbells, earlier.doorbells),
+          since(completions, earlier.completions),
+          since(bytes_sent, earlier.bytes_sent)};
 }
 
 int ExitStatusOf(const Config& config, const RunResult& result) {
-  if (!result.lost.empty() && !result.interrupted) return 3;
+  if ((!result.lost.empty() || !result.agent_errors.empty()) && !result.interrupted) return 3;
   // Who interrupts a script interrupts its server too, as a rule: errors are no news then.
   const bool failed = result.lost.empty() && result.errors() > config.max_errors;
   if (result.verify.wrong > 0 || failed) return 1;

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "bench/config.h"
 #include "bench/load/schedule.h"
+#include "bench/load/series.h"
 #include "bench/measure/histogram.h"
 #include "bench/measure/process_usage.h"
 #include "bench/systems/backend.h"
@@ -54,11 +56,25 @@ struct VerifyResult {
   uint64_t wrong = 0;    // of these, the ones that are not what some write left there
 };
 
+// What the server's workers have posted and taken so far, all together.
+struct ServerVerbCounters {
+  uint64_t sends = 0;
+  uint64_t reads = 0;
+  uint64_t receives = 0;
+  uint64_t doorbells = 0;
+  uint64_t completions = 0;
+  uint64_t bytes_sent = 0;
+
+  // What has come since; nothing goes below 0 (a server may have been started again).
+  ServerVerbCounters operator-(const ServerVerbCounters& earlier) const;
+};
+
 // What the server says of itself.
 struct ServerFacts {
   std::optional<uint64_t> items;
   std::optional<uint64_t> used_bytes;  // of the region, index included
   std::optional<uint64_t> pid;
+  std::optional<ServerVerbCounters> verbs;
 };
 
 struct RunResult {
@@ -75,6 +91,9 @@ struct RunResult {
   std::string lost;         // why the run ended early: a connection was lost
   bool interrupted = false;
   std::optional<OpenLoopResult> open_loop;
+  std::optional<ServerVerbCounters> server_verbs;  // warm-up and other clients included
+  std::vector<SeriesRow> series;                   // of each second
+  std::vector<std::string> agent_errors;  // with --agents: who did not do its share, and why
   std::optional<double> server_cpu_seconds;
   std::optional<ProcessUsage> server_usage;  // while it was measured; server_cpu_seconds is in it
   ProcessUsage client_usage;                 // of this process, likewise

@@ -8,6 +8,7 @@
 
 #include "bench/load/interrupt.h"
 #include "bench/load/progress.h"
+#include "bench/load/series.h"
 #include "bench/load/worker.h"
 #include "bench/measure/process_usage.h"
 #include "common/base/clock.h"
@@ -86,31 +87,45 @@ class Conductor {
         line_(config, workers),
         begin_(MonotonicNanos()),
         last_end_(begin_),
-        end_(config.duration.count() == 0 ? INT64_MAX
-                                          : begin_ + (config.warmup + config.duration).count()) {
-    if (config.warmup.count() == 0) BeginMeasuring();
+        end_(config.duration.count() == 0 || config.load.warmup_operations > 0
+                 ? INT64_MAX
+                 : begin_ + (config.warmup + config.duration).count()) {
+    if (IsWarm(begin_)) BeginMeasuring();
   }
 
   void Conduct() {
-    int64_t next_line = begin_ + kProgressNanos;
-    const int64_t warm = begin_ + config_.warmup.count();
+    const bool in_place = options_.progress;
+    const int64_t line_nanos = in_place ? kProgressNanos : options_.status_interval.count();
+    int64_t next_line = begin_ + line_nanos;
+    int64_t next_report = begin_ + kProgressNanos;
     while (control_->running.load(std::memory_order_acquire) > 0) {
       const int64_t now = MonotonicNanos();
-      if (!measuring_ && now >= warm) BeginMeasuring();
-      if (now >= end_ || Interrupted()) control_->stop.store(true, std::memory_order_relaxed);
-      TellIfNothingEnds(now);
-      if (now >= next_line) {
-        if (options_.progress) std::fprintf(stderr, "\r\033[K%s", line_.Next(now).c_str());
-        next_line += kProgressNanos;
+      if (!measuring_ && IsWarm(now)) BeginMeasuring();
+      if (now >= end_ || Interrupted() || StopWanted()) {
+        control_->stop.store(true, std::memory_order_relaxed);
       }
-      int64_t until = now + kSliceNanos;
-      if (now < end_) until = std::min(until, end_);
-      if (!measuring_) until = std::min(until, warm);
-      std::this_thread::sleep_for(std::chrono::nanoseconds(until - now));
+      TellIfNothingEnds(now);
+      if (series_.has_value() && now >= next_row_) {
+        series_->Take(now);
+        while (next_row_ <= now) next_row_ += kProgressNanos;
+      }
+      if (line_nanos > 0 && now >= next_line) {
+        std::fprintf(stderr, in_place ? "\r\033[K%s" : "%s\n", line_.Next(now, measuring_).c_str());
+        while (next_line <= now) next_line += line_nanos;
+      }
+      if (options_.on_progress && now >= next_report) {
+        options_.on_progress(Done());
+        next_report = now + kProgressNanos;
+      }
+      std::this_thread::sleep_for(std::chrono::nanoseconds(NextLook(now) - now));
     }
-    if (options_.progress) std::fprintf(stderr, "\r\033[K");
+    if (in_place) std::fprintf(stderr, "\r\033[K");
+    if (series_.has_value()) series_->Take(MonotonicNanos());
   }
 
+  std::vector<SeriesRow> rows() {
+    return series_.has_value() ? series_->rows() : std::vector<SeriesRow>();
+  }
   bool measuring() const { return measuring_; }
   // Once it is measuring.
   const UsageNow& usage_at_begin() const { return *usage_at_begin_; }
@@ -119,9 +134,8 @@ class Conductor {
   // Of a server that is frozen or out of reach, before its operations time out.
   void TellIfNothingEnds(int64_t now) {
     // In an open loop of few operations a second none may be due for that long.
-    if (config_.rate > 0 && config_.rate < 10) return;
-    uint64_t ended = 0;
-    for (const auto& worker : workers_) ended += worker->ended();
+    if (config_.load.rate > 0 && config_.load.rate < 10) return;
+    const uint64_t ended = Done();
     if (ended != ended_before_) {
       ended_before_ = ended;
       last_end_ = now;
@@ -139,8 +153,36 @@ class Conductor {
     std::fprintf(stderr, "%s%s\n", options_.progress ? "\r\033[K" : "", text.c_str());
   }
 
+  // Time and operations of the warm-up are over.
+  bool IsWarm(int64_t now) const {
+    if (now < begin_ + config_.warmup.count()) return false;
+    return config_.load.warmup_operations == 0 || Done() >= config_.load.warmup_operations;
+  }
+  bool StopWanted() const {
+    return options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed);
+  }
+  // When something is to be done next, at the latest.
+  int64_t NextLook(int64_t now) const {
+    int64_t until = now + kSliceNanos;
+    if (now < end_) until = std::min(until, end_);
+    if (!measuring_) until = std::min(until, std::max(begin_ + config_.warmup.count(), now + 1));
+    if (series_.has_value()) until = std::min(until, next_row_);
+    return until;
+  }
+  uint64_t Done() const {
+    uint64_t done = 0;
+    for (const auto& worker : workers_) done += worker->ended();
+    return done;
+  }
   void BeginMeasuring() {
     measuring_ = true;
+    const int64_t now = MonotonicNanos();
+    // A warm-up that goes by operations takes its own time.
+    if (config_.load.warmup_operations > 0 && config_.duration.count() > 0) {
+      end_ = now + config_.duration.count();
+    }
+    series_.emplace(workers_, now);
+    next_row_ = now + kProgressNanos;
     usage_at_begin_.emplace(options_);
     control_->measuring.store(true, std::memory_order_relaxed);
   }
@@ -154,7 +196,9 @@ class Conductor {
   int64_t last_end_;  // when an operation was last seen to have ended
   uint64_t ended_before_ = 0;
   bool told_ = false;
-  const int64_t end_;
+  int64_t end_;
+  std::optional<SeriesSampler> series_;  // once it is measuring
+  int64_t next_row_ = 0;
   bool measuring_ = false;
   std::optional<UsageNow> usage_at_begin_;
 };
@@ -175,7 +219,8 @@ RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Ba
 
   RunResult result;
   result.interrupted = Interrupted();
-  if (config.rate > 0) result.open_loop = {.target = config.rate, .arrival = config.arrival};
+  if (config.load.rate > 0)
+    result.open_loop = {.target = config.load.rate, .arrival = config.load.arrival};
   // Stopped in the warm-up: nothing was measured.
   if (!conductor.measuring()) return result;
   int64_t begin = INT64_MAX;
@@ -191,6 +236,7 @@ RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Ba
     result.open_loop->seconds =
         schedule_end > begin ? static_cast<double>(schedule_end - begin) * 1e-9 : 0;
   }
+  result.series = conductor.rows();
   result.seconds = end > begin ? static_cast<double>(end - begin) * 1e-9 : 0;
   PutDifference(conductor.usage_at_begin(), usage_at_end, result);
   return result;

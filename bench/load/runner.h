@@ -1,8 +1,10 @@
 // Runs a workload over backends, in threads, with a progress line and an end.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +16,12 @@
 namespace verbena::bench {
 
 struct RunnerOptions {
-  bool progress = false;        // a line on standard error, rewritten in place
+  bool progress = false;  // a line on standard error each second, rewritten in place
+  // Or else a line each so often; 0: none.
+  std::chrono::nanoseconds status_interval{0};
+  const std::atomic<bool>* stop = nullptr;  // ends the run early, as an interrupt does; may be null
+  // Called about once a second with how many operations have been done; may be empty.
+  std::function<void(uint64_t)> on_progress;
   int64_t server_pid = 0;       // whose processor time to measure; 0: nobody's
   bool kernel_threads = false;  // also that of the kernel's own threads: a look at all processes
   // Told on standard error, once, when no operation has ended for WaitNotice::kPatience: what is

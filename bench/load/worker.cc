@@ -285,8 +285,8 @@ Worker::Worker(const Config& config, const WorkerPlan& plan, std::vector<Backend
       retry_random_(Mix64(config.seed) + plan.index),
       // Distinct for all writes of a run; which phase wrote a value does not matter.
       stamp_(Mix64(config.seed) ^ (uint64_t{plan.index} << 44)) {
-  if (config.rate > 0) {
-    open_.emplace(Schedule(config.arrival, config.rate / plan.workers,
+  if (config.load.rate > 0) {
+    open_.emplace(Schedule(config.load.arrival, config.load.rate / plan.workers,
                            Mix64(Mix64(config.seed) + plan.index), plan.index, plan.workers),
                   plan.operations);
   }
@@ -298,7 +298,7 @@ Worker::Worker(const Config& config, const WorkerPlan& plan, std::vector<Backend
 Worker::~Worker() = default;
 
 void Worker::Run() {
-  if (config_.rate > 0) {
+  if (config_.load.rate > 0) {
     RunOpen();
   } else {
     RunClosed();

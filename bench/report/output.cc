@@ -33,12 +33,4 @@ int Fail(const std::string& json_file, const absl::Status& error, int exit_statu
   return exit_status;
 }
 
-int CheckJsonFile(const std::string& json_file) {
-  if (json_file.empty()) return kExitOk;
-  const absl::Status status = CheckWholeFile(json_file);
-  if (status.ok()) return kExitOk;
-  std::fprintf(stderr, "verbena-bench: --json: %s\n", std::string(status.message()).c_str());
-  return kExitOutput;
-}
-
 }  // namespace verbena::bench

@@ -16,8 +16,4 @@ int Print(const std::string& text, int exit_status);
 // "exit_status":...}}. A file of an earlier run is not taken for this one's. Returns `exit_status`.
 int Fail(const std::string& json_file, const absl::Status& error, int exit_status);
 
-// Whether results can be written to `json_file` (empty: none), before there are any: kExitOk, or
-// kExitOutput, which has then been told.
-int CheckJsonFile(const std::string& json_file);
-
 }  // namespace verbena::bench

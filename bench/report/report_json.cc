@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "bench/measure/ticks.h"
+#include "bench/report/verbs_cost.h"
 #include "common/base/whole_file.h"
 
 namespace verbena::bench {
@@ -21,15 +23,73 @@ double Seconds(std::chrono::nanoseconds duration) {
   return static_cast<double>(duration.count()) * 1e-9;
 }
 
+// By the names of absl::StatusCode: {"NOT_FOUND":3}.
+Json StatusesJson(const StatusCounts& statuses) {
+  Json json = Json::object();
+  for (size_t code = 1; code < statuses.size(); ++code) {
+    if (statuses[code] > 0) {
+      json[absl::StatusCodeToString(static_cast<absl::StatusCode>(code))] = statuses[code];
+    }
+  }
+  return json;
+}
+
+// "latency_us" is what to judge by, and the two others are what they say.
 Json OpJson(const OpResult& op) {
-  return {{"count", op.count},
-          {"errors", op.errors},
-          {"latency_us",
-           {{"mean", Micros(op.latency.mean())},
-            {"p50", Micros(op.latency.Percentile(50))},
-            {"p99", Micros(op.latency.Percentile(99))},
-            {"p99.9", Micros(op.latency.Percentile(99.9))},
-            {"max", Micros(op.latency.max())}}}};
+  Json json = {{"count", op.count},
+               {"errors", op.errors},
+               {"latency_us", LatencyJson(op.judged())},
+               {"latency_is", op.response.count() > 0 ? "response time" : "service time"},
+               {"service_us", LatencyJson(op.latency)}};
+  if (op.response.count() > 0) json["response_us"] = LatencyJson(op.response);
+  if (op.errors > 0) {
+    json["statuses"] = StatusesJson(op.statuses);
+    json["failed_us"] = LatencyJson(op.failed);
+  }
+  return json;
+}
+
+Json OpenLoopJson(const RunResult& result) {
+  const OpenLoopResult& open = *result.open_loop;
+  return {{"target_ops_s", open.target},
+          {"arrival", ArrivalName(open.arrival)},
+          {"due", open.due},
+          {"achieved_ops_s", result.throughput()},
+          {"missed_share", result.missed()},
+          {"schedule_kept", result.schedule_kept()},
+          {"backlog_most", open.backlog_most},
+          {"backlog_end", open.backlog_end}};
+}
+
+Json SeriesJson(const std::vector<SeriesRow>& rows) {
+  Json json = Json::array();
+  for (const SeriesRow& row : rows) {
+    Json ops = Json::object();
+    for (size_t i = 0; i < kOpKinds; ++i) {
+      const SeriesCell& cell = row.kinds[i];
+      if (cell.count == 0 && cell.errors == 0) continue;
+      Json& one = ops[OpKindName(static_cast<OpKind>(i))];
+      one = {{"count", cell.count},
+             {"errors", cell.errors},
+             {"ops_s", row.seconds <= 0 ? 0 : static_cast<double>(cell.count) / row.seconds},
+             {"mean_us", Micros(cell.mean)},
+             {"max_us", Micros(cell.max)}};
+      if (!cell.percentiles) continue;
+      one["p50_us"] = Micros(cell.p50);
+      one["p99_us"] = Micros(cell.p99);
+      one["p99.9_us"] = Micros(cell.p999);
+    }
+    json.push_back({{"end", row.end}, {"seconds", row.seconds}, {"ops", std::move(ops)}});
+  }
+  return json;
+}
+
+Json FiguresJson(const Figures& figures) {
+  Json json = Json::object();
+  for (const auto& [name, figure] : figures) {
+    json[absl::StrReplaceAll(name, {{" ", "_"}})] = figure;
+  }
+  return json;
 }
 
 Json SpreadJson(const Spread& spread, double unit = 1) {
@@ -112,7 +172,14 @@ nlohmann::json ConfigJson(const Config& config) {
                {"cache_bytes", config.cache_bytes},
                {"preload", config.preload},
                {"seed", config.seed},
-               {"fabric", config.fabric}};
+               {"fabric", config.fabric},
+               {"rate", config.load.rate},
+               {"arrival", ArrivalName(config.load.arrival)},
+               {"warmup_operations", config.load.warmup_operations},
+               {"poll_us", config.poll.count()},
+               {"timeout_seconds", Seconds(config.timeout)},
+               {"max_errors", config.max_errors}};
+  if (!config.load.agents.empty()) json["agents"] = config.load.agents;
   return json;
 }
 
@@ -130,8 +197,19 @@ nlohmann::json EnvironmentJson() {
   return json;
 }
 
-nlohmann::json RunJson(const Config& config, const RunContext& context, const RunResult& result,
-                       const BaselineResult* baseline) {
+nlohmann::json LatencyJson(const Histogram& latency) {
+  Json json = {{"mean", Micros(latency.mean())},
+               {"min", Micros(latency.min())},
+               {"max", Micros(latency.max())}};
+  constexpr std::pair<const char*, double> kPercentiles[] = {
+      {"p50", 50}, {"p90", 90}, {"p95", 95}, {"p99", 99}, {"p99.9", 99.9}, {"p99.99", 99.99}};
+  for (const auto& [name, percent] : kPercentiles) {
+    json[name] = Micros(latency.Percentile(percent));
+  }
+  return json;
+}
+
+nlohmann::json ResultJson(const RunResult& result) {
   Json json = ThroughputJson(result);
   json["seconds"] = result.seconds;
   json["rdma"] = {{"read_retries", result.counters.read_retries},
@@ -140,6 +218,8 @@ nlohmann::json RunJson(const Config& config, const RunContext& context, const Ru
   if (const auto doorbells = result.doorbells_per_op()) {
     json["rdma"]["doorbells_per_op"] = *doorbells;
   }
+  json["verbs_per_op"] = {{"client", FiguresJson(ClientVerbs(result))},
+                          {"server", FiguresJson(ServerVerbs(result))}};
   if (const auto rate = result.scanned_per_second()) {
     json["scans"] = {{"items", result.scanned},
                      {"items_s", *rate},
@@ -150,8 +230,21 @@ nlohmann::json RunJson(const Config& config, const RunContext& context, const Ru
     json["server"]["cpu_us_per_op"] = *cpu;
     json["server"]["cpu_percent_of_core"] = *result.server_cpu_seconds / result.seconds * 100;
   }
-  if (baseline != nullptr) json["baseline"] = BaselineJson(*baseline);
   json["verify"] = {{"checked", result.verify.checked}, {"wrong", result.verify.wrong}};
+  if (result.open_loop.has_value()) json["open_loop"] = OpenLoopJson(result);
+  json["series"] = SeriesJson(result.series);
+  if (!result.first_error.empty()) json["first_error"] = result.first_error;
+  if (!result.lost.empty()) json["connection_lost"] = result.lost;
+  if (!result.agent_errors.empty()) json["agent_errors"] = result.agent_errors;
+  json["interrupted"] = result.interrupted;
+  json["partial"] = result.interrupted || !result.lost.empty() || !result.agent_errors.empty();
+  return json;
+}
+
+nlohmann::json RunJson(const Config& config, const RunContext& context, const RunResult& result,
+                       const BaselineResult* baseline) {
+  Json json = ResultJson(result);
+  if (baseline != nullptr) json["baseline"] = BaselineJson(*baseline);
   const ServerFacts& server = context.server;
   if (server.items.has_value() && server.used_bytes.has_value()) {
     json["memory"] = {{"items", *server.items}, {"used_bytes", *server.used_bytes}};
@@ -160,9 +253,6 @@ nlohmann::json RunJson(const Config& config, const RunContext& context, const Ru
           static_cast<double>(*server.used_bytes) / static_cast<double>(*server.items);
     }
   }
-  if (!result.first_error.empty()) json["first_error"] = result.first_error;
-  if (!result.lost.empty()) json["connection_lost"] = result.lost;
-  json["interrupted"] = result.interrupted;
   json["config"] = ConfigJson(config);
   json["environment"] = EnvironmentJson();
   json["environment"]["fabric"] = context.fabric;

@@ -13,6 +13,10 @@ namespace verbena::bench {
 
 // "throughput_ops_s" and "ops" of a result.
 nlohmann::json ThroughputJson(const RunResult& result);
+// Mean, min, max and percentiles, in us.
+nlohmann::json LatencyJson(const Histogram& latency);
+// All that RunJson has of a result itself, without where and how it was measured.
+nlohmann::json ResultJson(const RunResult& result);
 // All of a load or run. `baseline` may be null.
 nlohmann::json RunJson(const Config& config, const RunContext& context, const RunResult& result,
                        const BaselineResult* baseline);

@@ -1,43 +1,54 @@
 #include "bench/report/report_table.h"
 
+#include <utility>
+#include <vector>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/load/progress.h"
+#include "bench/report/verbs_cost.h"
 #include "common/base/sizes.h"
 
 namespace verbena::bench {
 namespace {
 
-std::string Heading(const Config& config, const RunContext& context) {
-  std::string what =
-      config.command == Command::kLoad
-          ? "load"
-          : absl::StrFormat("%s (%s), %s keys", config.workload.Title(),
-                            config.workload.description, DistributionName(config.distribution));
-  const bool one_by_one = config.lane_depth() != config.depth;
-  return absl::StrFormat(
-      "%s: %d records, values of %s, %d thread%s, %d connection%s, depth %d%s\nfabric %s, device "
-      "%s\n",
-      what, config.records, FormatSize(config.value_size), config.threads,
-      config.threads == 1 ? "" : "s", config.connections, config.connections == 1 ? "" : "s",
-      config.depth, one_by_one ? " (READs of a scan; one operation at a time)" : "", context.fabric,
-      context.device);
+std::string OpLine(const std::string& name, const std::string& count, const std::string& errors,
+                   const Histogram& latency) {
+  const auto micros = [&latency](double percent) {
+    return static_cast<double>(latency.Percentile(percent)) / 1e3;
+  };
+  return absl::StrFormat("%-18s %12s %8s %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f\n", name, count,
+                         errors, latency.mean() / 1e3, micros(50), micros(95), micros(99),
+                         micros(99.9), static_cast<double>(latency.max()) / 1e3);
 }
 
 std::string OpLines(const RunResult& result) {
-  std::string text = absl::StrFormat("\n%-8s %12s %8s %10s %10s %10s %10s %10s\n", "us", "count",
-                                     "errors", "mean", "p50", "p99", "p99.9", "max");
+  const bool open = result.open_loop.has_value();
+  std::string text = open
+                         ? "\nlatencies are response times, from when an operation was due; "
+                           "service times, from its\n"
+                           "submission, are below them\n"
+                         : "\nlatencies are service times, from submission to callback. A closed "
+                           "loop has no schedule: "
+                           "what\nusers with one would have waited it does not know (see --rate)\n";
+  absl::StrAppendFormat(&text, "%-18s %12s %8s %10s %10s %10s %10s %10s %10s\n", "us", "count",
+                        "errors", "mean", "p50", "p95", "p99", "p99.9", "max");
   for (size_t i = 0; i < kOpKinds; ++i) {
     const OpResult& op = result.ops[i];
     if (op.count == 0) continue;
-    const auto micros = [&op](double percent) {
-      return static_cast<double>(op.latency.Percentile(percent)) / 1e3;
-    };
-    absl::StrAppendFormat(&text, "%-8s %12d %8d %10.2f %10.2f %10.2f %10.2f %10.2f\n",
-                          OpKindName(static_cast<OpKind>(i)), op.count, op.errors,
-                          op.latency.mean() / 1e3, micros(50), micros(99), micros(99.9),
-                          static_cast<double>(op.latency.max()) / 1e3);
+    text += OpLine(OpKindName(static_cast<OpKind>(i)), absl::StrCat(op.count),
+                   absl::StrCat(op.errors), open ? op.response : op.latency);
+    if (open) text += OpLine("  service", "", "", op.latency);
+  }
+  return text;
+}
+
+// "0.95 READs, 0.05 SENDs, ..." of each operation.
+std::string PerOperation(const std::vector<std::pair<const char*, double>>& figures) {
+  std::string text;
+  for (const auto& [name, figure] : figures) {
+    absl::StrAppendFormat(&text, "%s%.3f %s", text.empty() ? "" : ", ", figure, name);
   }
   return text;
 }
@@ -62,8 +73,19 @@ std::string FactLines(const RunContext& context, const RunResult& result) {
     line("scanned",
          absl::StrFormat("%s items/s, %.1f a scan", FormatRate(*rate), *result.scanned_per_scan()));
   }
-  if (const auto doorbells = result.doorbells_per_op()) {
-    line("doorbells", absl::StrFormat("%.3f an operation", *doorbells));
+  if (result.open_loop.has_value()) {
+    const OpenLoopResult& open = *result.open_loop;
+    line("schedule",
+         absl::StrFormat("%s ops/s due (%s), %.2f %% missed, backlog at most %d, at the "
+                         "end %d",
+                         FormatRate(open.target), ArrivalName(open.arrival), result.missed() * 100,
+                         open.backlog_most, open.backlog_end));
+  }
+  if (const auto client = ClientVerbs(result); !client.empty()) {
+    line("client, each operation", PerOperation(client));
+  }
+  if (const auto server = ServerVerbs(result); !server.empty()) {
+    line("server, each operation", PerOperation(server));
   }
   if (const auto cpu = result.cpu_us_per_op()) {
     line("server CPU", absl::StrFormat("%.3f us per operation, %.2f %% of a core", *cpu,
@@ -91,6 +113,49 @@ std::string RatioLine(const char* name, const Spread& spread) {
 }
 
 }  // namespace
+
+std::string Heading(const Config& config, const RunContext& context) {
+  std::string what =
+      config.command == Command::kLoad
+          ? "load"
+          : absl::StrFormat("%s (%s), %s keys", config.workload.Title(),
+                            config.workload.description, DistributionName(config.distribution));
+  const bool one_by_one = config.lane_depth() != config.depth;
+  return absl::StrFormat(
+      "%s: %d records, values of %s, %d thread%s, %d connection%s, depth %d%s\nfabric %s, device "
+      "%s\n",
+      what, config.records, FormatSize(config.value_size), config.threads,
+      config.threads == 1 ? "" : "s", config.connections, config.connections == 1 ? "" : "s",
+      config.depth, one_by_one ? " (READs of a scan; one operation at a time)" : "", context.fabric,
+      context.device);
+}
+
+std::string EndLines(const Config& config, const RunResult& result) {
+  std::string text;
+  if (!result.schedule_kept()) {
+    const OpenLoopResult& open = *result.open_loop;
+    absl::StrAppendFormat(
+        &text,
+        "SCHEDULE NOT KEPT      %s of %s ops/s were done, %.1f %% missed: this rate is too high "
+        "for "
+        "what\n                       serves it. What was never done is in no percentile\n",
+        FormatRate(result.throughput()), FormatRate(open.target), result.missed() * 100);
+  }
+  if (!result.first_error.empty()) {
+    absl::StrAppend(&text, "first error            ", result.first_error, "\n");
+    if (config.command == Command::kRun && absl::StartsWith(result.first_error, "NOT_FOUND")) {
+      text +=
+          "                       (were the records loaded, with the same --records and "
+          "--key_size?\n                       A server that evicts drops some)\n";
+    }
+  }
+  if (!result.lost.empty()) absl::StrAppend(&text, "ENDED EARLY            ", result.lost, "\n");
+  for (const std::string& error : result.agent_errors) {
+    absl::StrAppend(&text, "AGENT LOST             ", error, "; these are partial results\n");
+  }
+  if (result.interrupted) text += "INTERRUPTED            these are partial results\n";
+  return text;
+}
 
 std::string FormatNanos(double nanos) {
   if (nanos < 1e3) return absl::StrFormat("%.0f ns", nanos);
@@ -130,16 +195,7 @@ std::string RunTable(const Config& config, const RunContext& context, const RunR
   text += OpLines(result);
   text += "\n";
   text += FactLines(context, result);
-  if (!result.first_error.empty()) {
-    absl::StrAppend(&text, "first error            ", result.first_error, "\n");
-    if (config.command == Command::kRun && absl::StartsWith(result.first_error, "NOT_FOUND")) {
-      text +=
-          "                       (were the records loaded, with the same --records and "
-          "--key_size?\n                       A server that evicts drops some)\n";
-    }
-  }
-  if (!result.lost.empty()) absl::StrAppend(&text, "ENDED EARLY            ", result.lost, "\n");
-  if (result.interrupted) text += "INTERRUPTED            these are partial results\n";
+  text += EndLines(config, result);
   if (baseline != nullptr) text += BaselineLines(*baseline);
   return text;
 }

@@ -19,4 +19,9 @@ std::string BaselineLines(const BaselineResult& baseline);
 // "12.3 us", "1.20 ms", "3.4 s", "120 ns".
 std::string FormatNanos(double nanos);
 
+// Parts of it: what was run where; and how it ended (errors, lost servers and agents, a schedule
+// that was not kept), empty if there is nothing to say.
+std::string Heading(const Config& config, const RunContext& context);
+std::string EndLines(const Config& config, const RunResult& result);
+
 }  // namespace verbena::bench

@@ -20,6 +20,9 @@ struct BackendCounters {
   uint64_t read_retries = 0;  // READs whose result was not accepted
   uint64_t rpc_gets = 0;      // GETs answered by the server's CPU
   uint64_t doorbells = 0;     // calls that posted work to the adapter
+  uint64_t sends = 0;         // SENDs
+  uint64_t bytes_read = 0;    // by READs
+  uint64_t bytes_sent = 0;    // by SENDs
   uint64_t bytes_out = 0;     // given to the socket or the fabric, without its own headers
   uint64_t bytes_in = 0;      // taken from it, likewise
   uint64_t system_calls = 0;  // of this connection, for its operations
@@ -30,6 +33,9 @@ struct BackendCounters {
     read_retries += other.read_retries;
     rpc_gets += other.rpc_gets;
     doorbells += other.doorbells;
+    sends += other.sends;
+    bytes_read += other.bytes_read;
+    bytes_sent += other.bytes_sent;
     bytes_out += other.bytes_out;
     bytes_in += other.bytes_in;
     system_calls += other.system_calls;
@@ -41,6 +47,9 @@ struct BackendCounters {
             read_retries - other.read_retries,
             rpc_gets - other.rpc_gets,
             doorbells - other.doorbells,
+            sends - other.sends,
+            bytes_read - other.bytes_read,
+            bytes_sent - other.bytes_sent,
             bytes_out - other.bytes_out,
             bytes_in - other.bytes_in,
             system_calls - other.system_calls};

@@ -67,6 +67,9 @@ BackendCounters VerbenaBackend::counters() const {
   counters.read_retries = stats.read_retries;
   counters.rpc_gets = stats.rpc_gets;
   counters.doorbells = stats.doorbells;
+  counters.sends = stats.sends;
+  counters.bytes_read = stats.bytes_read;
+  counters.bytes_sent = stats.bytes_sent;
   return counters;
 }
 

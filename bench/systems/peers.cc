@@ -1,36 +1,46 @@
 #include "bench/systems/peers.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "bench/baseline/raw_side.h"
 #include "bench/systems/backend_verbena.h"
+#include "bench/systems/pingpong_backend.h"
+#include "bench/systems/raw_backend.h"
 #include "bench/systems/server_facts.h"
-#include "bench/systems/socket_backend.h"
-#include "bench/systems/text_backends.h"
-#include "common/base/clock.h"
 #include "common/base/macros.h"
+#include "common/base/net_address.h"
 #include "common/base/sizes.h"
+#include "common/wire/messages.h"
 
 namespace verbena::bench {
 namespace {
 
-constexpr int64_t kStartNanos = 30'000'000'000;
-constexpr std::chrono::milliseconds kRetry{10};
+// Of the memory that plain READs are spread over.
+constexpr uint64_t kMostRawRegion = kGiB;
+// Larger values go over the fabric in pieces, which a ping-pong does not.
+constexpr uint32_t kMostRawValue = kMiB;
 
-// Generous: no store may evict or run out of memory.
-uint64_t MemoryFor(const Config& config) {
-  const uint64_t item = config.key_names().typical_size() + config.value_size;
-  return AlignUp(config.records * (item + item / 2 + 200) + 256 * kMiB, kMiB);
+// Where the rivals listen: at the same address as Verbena, if that is one of this host's.
+std::string HostFor(const std::string& server) {
+  const auto address = NetAddress::Parse(server);
+  if (!address.ok() || !address->IsLocal() || address->IsWildcard()) return "127.0.0.1";
+  return address->host();
 }
 
-std::string FileTail(const std::string& path) {
-  std::ifstream file(path);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return text.size() > 2000 ? text.substr(text.size() - 2000) : text;
+// Of Verbena's own messages for the records of `config`.
+PingPongSizes MessageSizes(const Config& config) {
+  const size_t key = config.key_names().typical_size();
+  const auto request = [key](size_t value) {
+    return static_cast<uint32_t>(sizeof(wire::RequestHeader) + wire::OperationSize(key, value));
+  };
+  const auto answer = [](size_t value) {
+    return static_cast<uint32_t>(sizeof(wire::ResponseHeader) + wire::ResultSize(value));
+  };
+  return {request(0), answer(config.value_size), request(config.value_size), answer(0)};
 }
 
 }  // namespace
@@ -38,9 +48,27 @@ std::string FileTail(const std::string& path) {
 absl::StatusOr<Peers> Peers::Start(const Config& config) {
   Peers peers;
   VERBENA_ASSIGN_OR_RETURN(peers.folder_, TemporaryFolder::Create());
-  VERBENA_RETURN_IF_ERROR(peers.AddVerbena(config));
-  peers.AddMemcached(config);
-  peers.AddRedis(config);
+  const auto& wanted = config.compare;
+  const bool raw = wanted.Wants("raw-read") || wanted.Wants("raw-send");
+  if (wanted.Wants("verbena") || wanted.Wants("verbena-send") || raw) {
+    VERBENA_RETURN_IF_ERROR(peers.FindVerbena(config));
+    peers.AddVerbena(config);
+  }
+  const std::string host = HostFor(peers.server_);
+  AddMemcached(config, host, peers.folder_, &peers.rivals_);
+  AddRedis(config, host, peers.folder_, &peers.rivals_);
+  if (raw) peers.AddRaw(config);
+  if (wanted.WantsTcpPingPong()) {
+    if (const absl::Status status = peers.AddTcpPingPong(config, host); !status.ok()) {
+      peers.rivals_.notes.push_back(
+          absl::StrCat(kTcpPingPong, " is left out: ", status.ToString()));
+    }
+  }
+  if (peers.systems().empty()) {
+    std::string why;
+    for (const std::string& note : peers.notes()) absl::StrAppend(&why, "\n", note);
+    return absl::UnavailableError(absl::StrCat("there is nothing to compare", why));
+  }
   return peers;
 }
 
@@ -60,117 +88,117 @@ absl::StatusOr<std::string> Peers::StartVerbena(const Config& config) {
           {"--listen=127.0.0.1:0", absl::StrCat("--fabric=", config.fabric),
            absl::StrCat("--memory=", MemoryFor(config)), absl::StrCat("--port_file=", port_file)},
           log));
-  const int64_t deadline = MonotonicNanos() + kStartNanos;
   std::string address;
-  while (address.empty()) {
-    if (process.Ended() || MonotonicNanos() > deadline) {
-      return absl::UnavailableError(absl::StrCat("verbena-server did not start:\n", FileTail(log)));
-    }
-    std::this_thread::sleep_for(kRetry);
+  VERBENA_RETURN_IF_ERROR(WaitUntilReady("verbena-server", process, log, [&] {
     std::ifstream file(port_file);
     std::getline(file, address);
     if (file.eof()) address.clear();  // not all of the line is there
-  }
-  processes_.push_back(std::move(process));
+    return !address.empty();
+  }));
+  rivals_.processes.push_back(std::move(process));
   return address;
 }
 
-absl::Status Peers::AddVerbena(const Config& config) {
-  std::string server = config.server;
-  int64_t pid = config.server_pid;
-  if (server.empty()) {
-    VERBENA_ASSIGN_OR_RETURN(server, StartVerbena(config));
-    pid = processes_.back().pid();
+absl::Status Peers::FindVerbena(const Config& config) {
+  server_ = config.server;
+  server_pid_ = config.server_pid;
+  if (server_.empty()) {
+    VERBENA_ASSIGN_OR_RETURN(server_, StartVerbena(config));
+    server_pid_ = rivals_.processes.back().pid();
   }
-  const auto connect_with =
-      [config, server](uint32_t depth, bool one_sided) -> absl::StatusOr<std::unique_ptr<Backend>> {
-    Options options = ConnectionOptions(config);
-    options.depth = depth;
-    options.one_sided_reads = one_sided;
-    VERBENA_ASSIGN_OR_RETURN(auto connection, Connection::Connect(server, options));
-    return std::make_unique<VerbenaBackend>(std::move(connection));
-  };
-  if (pid == 0) {
-    VERBENA_ASSIGN_OR_RETURN(auto connection,
-                             Connection::Connect(server, ConnectionOptions(config)));
-    VERBENA_ASSIGN_OR_RETURN(const std::string info, connection->Info());
-    pid = LocalServerPid(ParseServerFacts(info), server, 0);
-  }
-  systems_.push_back(
-      {"verbena", pid, true, [connect_with](uint32_t depth) { return connect_with(depth, true); }});
-  systems_.push_back({"verbena-send", pid, false,
-                      [connect_with](uint32_t depth) { return connect_with(depth, false); }});
+  VERBENA_ASSIGN_OR_RETURN(const auto connection,
+                           Connection::Connect(server_, ConnectionOptions(config)));
+  fabric_ = connection->fabric();
+  device_ = connection->device();
+  if (server_pid_ != 0) return absl::OkStatus();
+  VERBENA_ASSIGN_OR_RETURN(const std::string info, connection->Info());
+  server_pid_ = LocalServerPid(ParseServerFacts(info), server_, 0);
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> Peers::StartOnSocket(const std::string& program,
-                                             const std::vector<std::string>& args,
-                                             const std::string& socket) {
-  const std::string log = socket + ".log";
-  VERBENA_ASSIGN_OR_RETURN(ChildProcess process, ChildProcess::Start(program, args, log));
-  const int64_t deadline = MonotonicNanos() + kStartNanos;
-  for (;;) {
-    if (ConnectUnix(socket).ok()) break;
-    if (process.Ended() || MonotonicNanos() > deadline) {
-      return absl::UnavailableError(absl::StrCat(program, " did not start:\n", FileTail(log)));
-    }
-    std::this_thread::sleep_for(kRetry);
+void Peers::AddVerbena(const Config& config) {
+  bool loads = true;
+  for (const bool one_sided : {true, false}) {
+    const char* const name = one_sided ? "verbena" : "verbena-send";
+    if (!config.compare.Wants(name)) continue;
+    const auto connect = [config, server = server_, one_sided](
+                             uint32_t depth, uint32_t) -> absl::StatusOr<std::unique_ptr<Backend>> {
+      Options options = ConnectionOptions(config);
+      options.depth = depth;
+      options.one_sided_reads = one_sided;
+      VERBENA_ASSIGN_OR_RETURN(auto connection, Connection::Connect(server, options));
+      return std::make_unique<VerbenaBackend>(std::move(connection));
+    };
+    rivals_.systems.push_back({name, server_pid_, loads, connect, ""});
+    loads = false;
   }
-  const int64_t pid = process.pid();
-  processes_.push_back(std::move(process));
-  return pid;
 }
 
-void Peers::AddRedis(const Config& config) {
-  const std::string program = FindProgram(config.redis_server);
-  if (program.empty()) {
-    notes_.push_back(
-        absl::StrCat("no ", config.redis_server, " here: apt-get install redis-server"));
+void Peers::AddRaw(const Config& config) {
+  if (config.value_size > kMostRawValue) {
+    rivals_.notes.push_back("raw-read and raw-send are for values of up to 1 MiB only");
     return;
   }
-  const std::string socket = folder_.File("redis.socket");
-  const auto pid =
-      StartOnSocket(program,
-                    {"--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no",
-                     "--daemonize", "no", "--dir", folder_.path(), "--loglevel", "warning"},
-                    socket);
-  if (!pid.ok()) {
-    notes_.push_back(pid.status().ToString());
+  const PingPongSizes messages = MessageSizes(config);
+  RawSizes sizes;
+  sizes.block = static_cast<uint32_t>(BlockSizeFor(config));
+  sizes.region = std::min<uint64_t>(std::max<uint64_t>(config.records, 64) * sizes.block,
+                                    std::max<uint64_t>(kMostRawRegion, sizes.block));
+  sizes.read_request = messages.read_request;
+  sizes.write_request = messages.write_request;
+  RawInitiatorOptions options;
+  options.fabric = fabric_;
+  options.depth = config.depth;
+  options.block_size = sizes.block;
+  options.request_size = sizes.write_request;
+  options.response_size = messages.read_answer;
+  options.short_response_size = messages.write_answer;
+  if (config.poll.count() == 0) options.target_poll_ns = 0;
+  auto started = RawSide::Start(server_, sizes.region, options, config.connections);
+  if (!started.ok()) {
+    rivals_.notes.push_back(
+        absl::StrCat("raw-read and raw-send are left out: ", started.status().ToString()));
     return;
   }
-  systems_.push_back(
-      {"redis-unix", *pid, true, [socket](uint32_t) -> absl::StatusOr<std::unique_ptr<Backend>> {
-         VERBENA_ASSIGN_OR_RETURN(UniqueFd fd, ConnectUnix(socket));
-         return std::make_unique<RedisBackend>(std::move(fd));
-       }});
+  const std::shared_ptr<RawSide> side = *std::move(started);
+  for (const auto reads : {RawBackend::Reads::kOneSided, RawBackend::Reads::kMessages}) {
+    const char* const name = reads == RawBackend::Reads::kOneSided ? "raw-read" : "raw-send";
+    if (!config.compare.Wants(name)) continue;
+    // The lanes take turns, so they share the connections.
+    const auto connect = [side, reads, sizes, poll = config.poll](
+                             uint32_t depth,
+                             uint32_t index) -> absl::StatusOr<std::unique_ptr<Backend>> {
+      return std::make_unique<RawBackend>(side, &side->initiator(index), reads, sizes, depth, poll);
+    };
+    rivals_.systems.push_back({name, side->pid(), false, connect, ""});
+  }
 }
 
-void Peers::AddMemcached(const Config& config) {
-  const std::string program = FindProgram(config.memcached);
-  if (program.empty()) {
-    notes_.push_back(absl::StrCat("no ", config.memcached, " here: apt-get install memcached"));
-    return;
+absl::Status Peers::AddTcpPingPong(const Config& config, const std::string& host) {
+  if (config.value_size > kMostRawValue) {
+    return absl::InvalidArgumentError("it is for values of up to 1 MiB only");
   }
-  if (config.key_names().max_size() > 250) {
-    notes_.push_back("memcached takes keys of up to 250 bytes only");
-    return;
+  VERBENA_ASSIGN_OR_RETURN(
+      NetAddress address,
+      NetAddress::Parse(host.find(':') == std::string::npos ? absl::StrCat(host, ":0")
+                                                            : absl::StrCat("[", host, "]:0")));
+  VERBENA_ASSIGN_OR_RETURN(
+      ChildProcess process,
+      ChildProcess::Start(OwnFolder() + "/verbena-bench", {"tcp-target", address.ToString()}, ""));
+  VERBENA_ASSIGN_OR_RETURN(const std::string line, process.ReadLine(std::chrono::seconds(30)));
+  uint32_t port = 0;
+  if (line.rfind("PORT ", 0) != 0 || !absl::SimpleAtoi(line.substr(5), &port) || port > 65535) {
+    return absl::InternalError(absl::StrCat("the TCP target says: ", line));
   }
-  const std::string socket = folder_.File("memcached.socket");
-  std::vector<std::string> args = {"-s", socket, "-m", absl::StrCat(MemoryFor(config) / kMiB)};
-  if (config.value_size > 512 * kKiB) {
-    args.insert(args.end(), {"-I", absl::StrCat(config.value_size / kKiB * 2 + 1024, "k")});
-  }
-  if (geteuid() == 0) args.insert(args.end(), {"-u", "root"});
-  const auto pid = StartOnSocket(program, args, socket);
-  if (!pid.ok()) {
-    notes_.push_back(pid.status().ToString());
-    return;
-  }
-  systems_.push_back({"memcached-unix", *pid, true,
-                      [socket](uint32_t) -> absl::StatusOr<std::unique_ptr<Backend>> {
-                        VERBENA_ASSIGN_OR_RETURN(UniqueFd fd, ConnectUnix(socket));
-                        return std::make_unique<MemcachedBackend>(std::move(fd));
-                      }});
+  address.set_port(static_cast<uint16_t>(port));
+  const auto connect = [address, sizes = MessageSizes(config), timeout = config.timeout](
+                           uint32_t, uint32_t) -> absl::StatusOr<std::unique_ptr<Backend>> {
+    VERBENA_ASSIGN_OR_RETURN(UniqueFd socket, ConnectTcp(address, timeout));
+    return std::make_unique<PingPongBackend>(std::move(socket), sizes);
+  };
+  rivals_.systems.push_back({kTcpPingPong, process.pid(), false, connect, "lo"});
+  rivals_.processes.push_back(std::move(process));
+  return absl::OkStatus();
 }
 
 }  // namespace verbena::bench

@@ -22,6 +22,12 @@ ServerFacts ParseServerFacts(std::string_view info) {
   if (const auto memory = json.find("memory"); memory != json.end() && memory->is_object()) {
     facts.used_bytes = number(*memory, "used_bytes");
   }
+  if (const auto counters = json.find("counters");
+      counters != json.end() && counters->is_object()) {
+    const auto count = [&](const char* name) { return number(*counters, name).value_or(0); };
+    facts.verbs = {count("sends_posted"), count("reads_posted"), count("receives_posted"),
+                   count("doorbells"),    count("completions"),  count("bytes_sent")};
+  }
   return facts;
 }
 

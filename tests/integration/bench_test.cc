@@ -7,9 +7,11 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -287,6 +289,126 @@ TEST_F(BenchTest, ServerKilledInTheMiddleEndsTheRun) {
   EXPECT_TRUE(ReadJson().contains("connection_lost"));
 }
 
+TEST_F(BenchTest, AnOpenLoopReportsBothTimes) {
+  const Outcome outcome = Bench(Args("run", {"--workload=a", "--seconds=1.2", "--rate=500",
+                                             "--arrival=poisson", "--status_interval=0.5"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("latencies are response times"));
+  EXPECT_THAT(outcome.out, HasSubstr("(poisson)"));
+  EXPECT_THAT(outcome.err, HasSubstr("ops/s  p50 "));
+  const Json json = ReadJson();
+  EXPECT_EQ(json["open_loop"]["target_ops_s"], 500);
+  EXPECT_THAT(json["open_loop"]["due"].get<int>(), Gt(100));
+  EXPECT_GE(json["ops"]["read"]["response_us"]["max"], json["ops"]["read"]["service_us"]["p50"]);
+  EXPECT_FALSE(json["series"].empty());
+  EXPECT_EQ(json["config"]["rate"], 500);
+  EXPECT_THAT(json["verbs_per_op"]["client"]["READs"].get<double>(), Gt(0.3));
+  EXPECT_THAT(json["verbs_per_op"]["server"]["CQEs"].get<double>(), Gt(0.3));
+}
+
+TEST_F(BenchTest, OtherFormsOfTheResults) {
+  const std::string prefix = ::testing::TempDir() + "/verbena_forms_" + std::to_string(getpid());
+  const Outcome ycsb = Bench(Args("run", {"--workload=b", "--operations=2000", "--format=ycsb",
+                                          "--csv=" + prefix + ".csv", "--hgrm=" + prefix}));
+  ASSERT_EQ(ycsb.code, 0) << ycsb.out << ycsb.err;
+  EXPECT_EQ(ycsb.out.rfind("[OVERALL], RunTime(ms), ", 0), 0u) << ycsb.out;
+  EXPECT_THAT(ycsb.out, HasSubstr("[READ], Return=OK, "));
+  const auto text = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_THAT(text(prefix + ".csv"), HasSubstr("second,seconds,kind,count"));
+  EXPECT_THAT(text(prefix + ".csv"), HasSubstr(",read,"));
+  EXPECT_THAT(text(prefix + "-read.hgrm"), HasSubstr("#[Max"));
+  EXPECT_THAT(text(prefix + "-update.hgrm"), HasSubstr("#[Max"));
+  for (const char* ending : {".csv", "-read.hgrm", "-update.hgrm"}) {
+    std::remove((prefix + ending).c_str());
+  }
+  const Outcome json = Bench(Args("run", {"--operations=100", "--format=json"}));
+  EXPECT_TRUE(Json::parse(json.out, nullptr, false).contains("throughput_ops_s")) << json.out;
+  EXPECT_EQ(Bench(Args("run", {"--operations=100", "--format=none"})).out, "");
+}
+
+TEST_F(BenchTest, SweepsRampsAndSearches) {
+  const Outcome sweep = Bench(Args("run", {"--sweep=200,400", "--seconds=0.5"}));
+  ASSERT_EQ(sweep.code, 0) << sweep.out << sweep.err;
+  Json json = ReadJson();
+  ASSERT_EQ(json["probes"].size(), 2u);
+  EXPECT_EQ(json["probes"][1]["target_ops_s"], 400);
+  EXPECT_TRUE(json["probes"][1]["latency_us"].contains("p99.9"));
+  const Outcome ramp = Bench(Args("run", {"--ramp=100:300:100@0.3"}));
+  ASSERT_EQ(ramp.code, 0) << ramp.out << ramp.err;
+  EXPECT_EQ(ReadJson()["probes"].size(), 3u);
+  // Any rate keeps that, if the machine lets the schedule be kept.
+  const Outcome search = Bench(Args("run", {"--search=p50:100s", "--seconds=0.2"}));
+  ASSERT_EQ(search.code, 0) << search.out << search.err;
+  json = ReadJson();
+  EXPECT_EQ(json["search"]["found"] == true,
+            search.out.find("highest rate that keeps p50") != std::string::npos);
+  EXPECT_GE(json["probes"].size(), 4u);
+}
+
+// An agent that listens on a port of its own.
+struct AgentProcess {
+  std::unique_ptr<Process> process;
+  std::string address;
+};
+AgentProcess StartAgent() {
+  AgentProcess agent;
+  agent.process = StartBench({"agent", "--listen=127.0.0.1:0"});
+  if (agent.process == nullptr) return agent;
+  const std::string before = "listening on ";
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < deadline) {
+    const std::string out = agent.process->out();
+    const size_t at = out.find(before);
+    const size_t end = out.find('\n');
+    if (at != std::string::npos && end != std::string::npos) {
+      agent.address = out.substr(at + before.size(), end - at - before.size());
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(agent.address.empty()) << agent.process->err();
+  return agent;
+}
+
+TEST_F(BenchTest, AgentsDoARunTogether) {
+  AgentProcess one = StartAgent();
+  AgentProcess two = StartAgent();
+  const std::string agents = "--agents=" + one.address + "," + two.address;
+  const Outcome loaded = Bench(Args("load", {agents, FabricFlag()}));
+  ASSERT_EQ(loaded.code, 0) << loaded.out << loaded.err;
+  EXPECT_EQ(ReadJson()["ops"]["insert"]["count"], 2000);
+  const Outcome outcome =
+      Bench(Args("run", {agents, FabricFlag(), "--operations=3000", "--threads=2"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  Json json = ReadJson();
+  EXPECT_EQ(json["ops"]["read"]["count"].get<int>() + json["ops"]["update"]["count"].get<int>(),
+            3000);
+  EXPECT_EQ(json["verify"]["wrong"], 0);
+  EXPECT_EQ(json["config"]["agents"].size(), 2u);
+  // Those that die in the middle are named, and the result is marked as a part.
+  const auto process =
+      StartBench(Args("run", {agents, FabricFlag(), "--workload=a", "--seconds=3"}));
+  ASSERT_NE(process, nullptr);
+  ASSERT_TRUE(WaitForPuts(server_->address()));
+  two.process->Signal(SIGKILL);
+  const Outcome part = Finish(*process);
+  EXPECT_EQ(part.code, 3) << part.out << part.err;
+  EXPECT_THAT(part.out, HasSubstr("AGENT LOST"));
+  EXPECT_THAT(part.out, HasSubstr(two.address));
+  json = ReadJson();
+  EXPECT_EQ(json["partial"], true);
+  EXPECT_THAT(json["ops"]["read"]["count"].get<int>(), Gt(0));
+  // Nobody to do it.
+  const Outcome nobody = Bench(Args("run", {"--agents=" + two.address, FabricFlag()}));
+  EXPECT_EQ(nobody.code, 3) << nobody.err;
+  EXPECT_THAT(nobody.err, HasSubstr(two.address));
+  one.process->Signal(SIGTERM);
+  EXPECT_EQ(Finish(*one.process).code, 0);
+}
+
 TEST_F(BenchTest, NoServerIsSaid) {
   const Outcome outcome = Bench({"run", "--server=" + ServerAddress(1), FabricFlag()});
   EXPECT_EQ(outcome.code, 3);
@@ -309,10 +431,11 @@ TEST(BenchUsage, WrongUsageIsRefused) {
 }
 
 // Bench with its output going where `redirection` of a shell says.
-Outcome BenchInto(const std::string& redirection, const std::vector<std::string>& args) {
+Outcome BenchInto(const std::string& redirection, const std::vector<std::string>& args,
+                  const std::string& before = "") {
   ProcessOptions options;
   options.program = "/bin/bash";
-  options.args = {"-c", "\"$@\" " + redirection, "bash", ProgramPath("verbena-bench")};
+  options.args = {"-c", before + "\"$@\" " + redirection, "bash", ProgramPath("verbena-bench")};
   options.args.insert(options.args.end(), args.begin(), args.end());
   auto process = Process::Start(std::move(options));
   EXPECT_TRUE(process.ok()) << process.status();
@@ -327,6 +450,16 @@ TEST_F(BenchTest, ResultsThatCannotBeWrittenAreAFailure) {
   const Outcome closed = BenchInto(">&-", Args("run", {"--operations=100"}));
   EXPECT_EQ(closed.code, 6) << closed.err;
   EXPECT_THAT(closed.err, HasSubstr("standard output: Bad file descriptor"));
+}
+
+TEST_F(BenchTest, FullDisksAreFailuresAndTheTextIsStillThere) {
+  for (const char* flag : {"--json=/dev/full", "--csv=/dev/full"}) {
+    const Outcome outcome = Bench(
+        {"run", "--server=" + server_->address(), "--records=2000", "--operations=100", flag});
+    EXPECT_EQ(outcome.code, 6) << flag << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("No space left on device"));
+    EXPECT_THAT(outcome.out, HasSubstr("throughput"));
+  }
 }
 
 TEST(BenchUsage, HelpThatCannotBeWrittenIsAFailure) {
@@ -418,37 +551,149 @@ TEST(BenchUsage, HelpTeaches) {
   EXPECT_EQ(Bench({"--version"}).code, 0);
 }
 
-// A small comparison, with whatever stores are installed; those that are not are named.
-TEST(BenchCompare, ComparesWhatIsThere) {
-  const std::string path =
-      ::testing::TempDir() + "/verbena_compare_" + std::to_string(getpid()) + ".json";
-  std::vector<std::string> args = {"compare",        FabricFlag(),
-                                   "--rounds=2",     "--records=500",
-                                   "--json=" + path, "--memcached=/nonexistent/memcached",
-                                   "--seconds=0.1"};
-  // On the software device it starts a server of its own.
-  std::unique_ptr<ServerProcess> server;
-  if (FabricName() != "soft") {
-    auto started = ServerProcess::Start();
+// compare against what is installed; on another fabric than the software device, with a server of
+// the test's own.
+class BenchCompare : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    json_ = ::testing::TempDir() + "/verbena_compare_" + std::to_string(getpid()) + ".json";
+    page_ = json_ + ".html";
+    args_ = {"compare", FabricFlag(), "--records=500", "--json=" + json_};
+    if (FabricName() == "soft") return;
+    auto started = ServerProcess::Start({}, Host::kHere);
     ASSERT_TRUE(started.ok()) << started.status();
-    server = *std::move(started);
-    args.push_back("--server=" + server->address());
+    server_ = *std::move(started);
+    args_.push_back("--server=" + server_->address());
   }
-  const Outcome outcome = Bench(std::move(args));
+  void TearDown() override {
+    std::remove(json_.c_str());
+    std::remove(page_.c_str());
+  }
+
+  std::vector<std::string> Args(std::vector<std::string> more) const {
+    std::vector<std::string> args = args_;
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+  Json ReadJson() const {
+    std::ifstream file(json_);
+    return Json::parse(file, nullptr, false);
+  }
+
+  std::string json_;
+  std::string page_;
+  std::vector<std::string> args_;
+  std::unique_ptr<ServerProcess> server_;
+};
+
+TEST_F(BenchCompare, ComparesWhatIsThere) {
+  const auto process = StartBench(Args(
+      {"--rounds=2", "--seconds=0.1", "--report=" + page_, "--memcached=/nonexistent/memcached"}));
+  ASSERT_NE(process, nullptr);
+  const Outcome outcome = Finish(*process, 3 * kPatience);
   ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("apt-get install memcached"));
-  std::ifstream file(path);
-  const Json json = Json::parse(file, nullptr, false);
+  EXPECT_THAT(outcome.out, HasSubstr("What an operation costs"));
+  const Json json = ReadJson();
   std::vector<std::string> names;
   for (const Json& system : json["systems"]) {
     names.push_back(system["name"]);
     EXPECT_THAT(system["throughput_ops_s"].get<double>(), Gt(0)) << names.back();
     EXPECT_EQ(system["verify"]["wrong"], 0) << names.back();
+    EXPECT_EQ(system["partial"], false) << names.back();
     EXPECT_THAT(system["depth1"]["throughput_ops_s"].get<double>(), Gt(0)) << names.back();
+    EXPECT_TRUE(system["server"].contains("cpu_us_per_op")) << names.back();
+    EXPECT_THAT(system["client"]["cpu_us_per_op"].get<double>(), Gt(0)) << names.back();
+    EXPECT_THAT(system["wire"]["bytes_per_op"].get<double>(), Gt(0)) << names.back();
   }
-  EXPECT_THAT(names, ::testing::IsSupersetOf({"verbena", "verbena-send"}));
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"verbena", "verbena-send", "raw-read", "raw-send"}));
   EXPECT_THAT(json["ratios"]["verbena_over_verbena-send"].get<double>(), Gt(0));
-  std::remove(path.c_str());
+  std::ifstream page(page_);
+  const std::string html((std::istreambuf_iterator<char>(page)), std::istreambuf_iterator<char>());
+  EXPECT_THAT(html, HasSubstr("raw-read"));
+  EXPECT_THAT(html, HasSubstr("</html>"));
+}
+
+// Without them installed it says how to get them, which is tested above.
+TEST_F(BenchCompare, DrivesRivalsOverTcpAndUnixSockets) {
+  const auto process =
+      StartBench(Args({"--rounds=1", "--seconds=0.1", "--depth=4", "--memcached_protocol=meta",
+                       "--systems=memcached-tcp,memcached-unix,redis-tcp,redis-unix,"
+                       "tcp-pingpong,verbena"}));
+  ASSERT_NE(process, nullptr);
+  const Outcome outcome = Finish(*process, 3 * kPatience);
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  const Json json = ReadJson();
+  std::vector<std::string> notes = json["notes"];
+  EXPECT_THAT(notes, ::testing::Each(HasSubstr("apt-get install"))) << outcome.out;
+  for (const Json& system : json["systems"]) {
+    const std::string name = system["name"];
+    EXPECT_EQ(system["ops"]["read"]["errors"], 0) << name;
+    EXPECT_EQ(system["verify"]["wrong"], 0) << name;
+    if (name != "verbena") {
+      EXPECT_THAT(system["client"]["system_calls_per_op"].get<double>(), Gt(0)) << name;
+      EXPECT_THAT(system["server"]["cpu_us_per_op"].get<double>(), Gt(0)) << name;
+    }
+  }
+  // Each of the four is there or, its program missing, noted once.
+  EXPECT_EQ(json["systems"].size(), 6 - 2 * notes.size());
+}
+
+TEST_F(BenchCompare, RivalThatCannotBeReachedIsLeftOut) {
+  const Outcome outcome =
+      Bench(Args({"--rounds=1", "--seconds=0.1", "--systems=verbena,redis-unix,memcached-tcp",
+                  "--redis=unix:/nonexistent/socket", "--memcached=off"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("redis-unix is left out"));
+  EXPECT_EQ(ReadJson()["systems"].size(), 1U);
+  const Outcome nothing = Bench(Args({"--systems=redis-unix", "--redis=unix:/nonexistent/socket"}));
+  EXPECT_EQ(nothing.code, 3);
+  EXPECT_THAT(nothing.err, HasSubstr("nothing to compare"));
+}
+
+TEST_F(BenchCompare, ServerKilledInTheMiddleLeavesAPartialResult) {
+  auto server = ServerProcess::Start({}, Host::kHere);
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<std::string> args = {"compare",       FabricFlag(),
+                                   "--records=500", "--json=" + json_,
+                                   "--rounds=3",    "--systems=verbena,raw-read",
+                                   "--seconds=0.5", "--server=" + (*server)->address(),
+                                   "--workload=a"};
+  const auto process = StartBench(std::move(args));
+  ASSERT_NE(process, nullptr);
+  // More changes than loading makes: the first turn has begun.
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (Puts((*server)->address()) <= 500) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+  (*server)->process().Signal(SIGKILL);
+  const Outcome outcome = Finish(*process, std::chrono::seconds(60) + Soon());
+  EXPECT_EQ(outcome.code, 3) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("ENDED EARLY: verbena"));
+  EXPECT_THAT(outcome.out, HasSubstr("PARTIAL"));
+  const Json json = ReadJson();
+  ASSERT_EQ(json["systems"].size(), 2U) << outcome.out;
+  EXPECT_TRUE(json["systems"][0]["partial"].get<bool>() ||
+              json["systems"][0]["depth1"]["partial"].get<bool>());
+  // The others went on.
+  EXPECT_EQ(json["systems"][1]["turns"].size(), 3U);
+}
+
+TEST_F(BenchCompare, StorageScenarioSweepsRates) {
+  const auto process = StartBench(Args({"--scenario=storage4k", "--seconds=0.1", "--depth=8",
+                                        "--systems=verbena,verbena-send", "--report=" + page_}));
+  ASSERT_NE(process, nullptr);
+  const Outcome outcome = Finish(*process, 3 * kPatience);
+  ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("saturated"));
+  const Json json = ReadJson();
+  ASSERT_EQ(json["systems"].size(), 2U);
+  for (const Json& system : json["systems"]) {
+    EXPECT_FALSE(system["rates"].empty());
+    EXPECT_EQ(system["rates"].back()["kept"], false);
+    EXPECT_TRUE(system["rates"].back()["server"].contains("cpu_percent_of_core"));
+  }
+  EXPECT_EQ(json["config"]["value_size"], 4096);
 }
 
 }  // namespace

@@ -164,6 +164,19 @@ TEST(Config, ConnectionsAreAMultipleOfThreads) {
   EXPECT_THAT(config.status().ToString(), HasSubstr("multiple of --threads=2"));
 }
 
+TEST(Config, RatesAreForThoseThatCanKeepThem) {
+  EXPECT_EQ(Configure(Command::kRun, {{"rate", "20k"}})->load.rate, 20'000);
+  EXPECT_THAT(Configure(Command::kRun, {{"rate", "20M"}}).status().ToString(),
+              HasSubstr("at most 10M for each thread"));
+  EXPECT_TRUE(Configure(Command::kRun, {{"rate", "20M"}, {"threads", "2"}}).ok());
+  EXPECT_THAT(Configure(Command::kRun, {{"sweep", "1k,20M"}}).status().ToString(),
+              HasSubstr("at most 10M for each thread"));
+  EXPECT_THAT(Configure(Command::kLoad, {{"sweep", "1k"}}).status().ToString(),
+              HasSubstr("--ramp, --sweep and --search are for run"));
+  EXPECT_THAT(Configure(Command::kCompare, {{"agents", "a:1"}}).status().ToString(),
+              HasSubstr("--agents is for load and run"));
+}
+
 TEST(Config, ServerIsNeededExceptForCompare) {
   EXPECT_THAT(Configure(Command::kRun, {{"server", ""}}).status().ToString(),
               HasSubstr("--server"));
@@ -172,13 +185,15 @@ TEST(Config, ServerIsNeededExceptForCompare) {
 
 TEST(Help, NamesEveryFlag) {
   const std::string help = HelpText();
-  for (const char* flag : {"workload",       "records",         "operations",   "seconds",
-                           "warmup_seconds", "threads",         "connections",  "depth",
-                           "key_size",       "value_size",      "distribution", "seed",
-                           "cache_bytes",    "fabric",          "json",         "max_errors",
-                           "baseline",       "rounds",          "server_pid",   "redis_server",
-                           "memcached",      "timeout_seconds", "tos",          "ack_timeout",
-                           "retry_count",    "rnr_timer",       "preload"}) {
+  for (const char* flag :
+       {"workload",       "records",         "operations",   "seconds",
+        "warmup_seconds", "threads",         "connections",  "depth",
+        "key_size",       "value_size",      "distribution", "seed",
+        "cache_bytes",    "fabric",          "json",         "max_errors",
+        "baseline",       "rounds",          "server_pid",   "redis",
+        "systems",        "scenario",        "report",       "memcached_protocol",
+        "memcached",      "timeout_seconds", "tos",          "ack_timeout",
+        "retry_count",    "rnr_timer",       "preload"}) {
     EXPECT_THAT(help, HasSubstr(std::string("--") + flag));
   }
 }

@@ -92,9 +92,9 @@ TEST(CoreProperties, HaveYcsbsDefaults) {
   EXPECT_EQ(config->insert_retries, 0u);
   EXPECT_EQ(config->insert_retry_interval, std::chrono::seconds(3));
   EXPECT_EQ(config->threads, 1u);
-  EXPECT_EQ(config->rate, 0);
+  EXPECT_EQ(config->load.rate, 0);
   EXPECT_EQ(config->measurement_interval, "op");
-  EXPECT_THAT(config->percentiles, ElementsAre(50, 95, 99));
+  EXPECT_THAT(config->load.ycsb_percentiles, ElementsAre(50, 95, 99));
 }
 
 TEST(CoreProperties, EveryOneIsTaken) {
@@ -162,10 +162,10 @@ TEST(CoreProperties, EveryOneIsTaken) {
   EXPECT_TRUE(config->workload.short_scans);
   EXPECT_EQ(config->threads, 4u);
   EXPECT_EQ(config->connections, 4u);
-  EXPECT_EQ(config->rate, 500);
+  EXPECT_EQ(config->load.rate, 500);
   EXPECT_EQ(config->duration, std::chrono::seconds(20));
   EXPECT_EQ(config->measurement_interval, "both");
-  EXPECT_THAT(config->percentiles, ElementsAre(50, 99.9));
+  EXPECT_THAT(config->load.ycsb_percentiles, ElementsAre(50, 99.9));
   EXPECT_EQ(config->insert_retries, 2u);
   EXPECT_EQ(config->insert_retry_interval, std::chrono::milliseconds(500));
 }
@@ -180,7 +180,7 @@ TEST(CoreProperties, FlagsOfTheSameMeaningWin) {
   EXPECT_EQ(config->records, 100'000u);
   EXPECT_EQ(config->operations, 0u);
   EXPECT_EQ(config->threads, 1u);
-  EXPECT_EQ(config->rate, 0);
+  EXPECT_EQ(config->load.rate, 0);
   EXPECT_EQ(config->duration, std::chrono::seconds(10));
   EXPECT_EQ(config->distribution, Distribution::kZipfian);
   EXPECT_EQ(config->workload.fields.count, 1u);

@@ -23,7 +23,7 @@ Config OpenConfig(double rate, uint64_t operations) {
   config.value_size = 50;
   config.depth = 4;
   config.poll = std::chrono::microseconds(100);
-  config.rate = rate;
+  config.load.rate = rate;
   config.seed = 1;
   return config;
 }
@@ -35,7 +35,7 @@ std::vector<std::unique_ptr<Backend>> Loaded(const Config& config, MemoryStore* 
   }
   Config load = config;
   load.command = Command::kLoad;
-  load.rate = 0;
+  load.load.rate = 0;
   load.warmup = {};
   EXPECT_EQ(RunWorkload(load, backends, {}).errors(), 0u);
   return backends;
@@ -95,7 +95,7 @@ TEST(OpenLoop, AClosedLoopHasNoResponseTime) {
 TEST(OpenLoop, KeepsTheRate) {
   for (const Arrival arrival : {Arrival::kFixed, Arrival::kPoisson}) {
     Config config = OpenConfig(10'000, 0);
-    config.arrival = arrival;
+    config.load.arrival = arrival;
     config.duration = std::chrono::milliseconds(300);
     config.warmup = std::chrono::milliseconds(100);
     MemoryStore store;

@@ -240,7 +240,7 @@ TEST(ProgressLine, CountsErrors) {
     ProgressLine line(config, workers);
     workers.front()->Run();
     EXPECT_EQ(workers.front()->ended(), 100u);
-    const std::string text = line.Next(MonotonicNanos());
+    const std::string text = line.Next(MonotonicNanos(), true);
     EXPECT_EQ(text.ends_with("  100 errors"), !loaded) << text;
     EXPECT_EQ(text.find("error") == std::string::npos, loaded) << text;
   }

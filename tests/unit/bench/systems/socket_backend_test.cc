@@ -5,9 +5,12 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "bench/baseline/tcp_target.h"
+#include "bench/systems/pingpong_backend.h"
 #include "bench/systems/text_backends.h"
 
 namespace verbena::bench {
@@ -121,6 +124,34 @@ TEST(MemcachedMetaBackend, SpeaksTheMetaProtocol) {
   EXPECT_THAT(session.recorder.events,
               ElementsAre("read 1 OK a\r\nb", "write 2 OK", "read 3 NOT_FOUND ", "write 4 INTERNAL",
                           "write 5 OK", "write 6 NOT_FOUND"));
+}
+
+TEST(PingPongBackend, SendsAndTakesMessagesOfTheirSizes) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const UniqueFd server(ends[1]);
+  PingPongBackend backend(UniqueFd(ends[0]), {.read_request = 4,  // less than a header
+                                              .read_answer = 30,
+                                              .write_request = 100,
+                                              .write_answer = 10});
+  Recorder recorder;
+  backend.set_sink(&recorder);
+  EXPECT_FALSE(backend.keeps_values());
+  ASSERT_TRUE(backend.SubmitRead(1, "k").ok());
+  ASSERT_TRUE(backend.SubmitWrite(2, "k", "v").ok());
+  EXPECT_EQ(backend.Poll(), 0);
+  char bytes[200];
+  ASSERT_EQ(recv(server.get(), bytes, sizeof(bytes), 0),
+            static_cast<ssize_t>(sizeof(TcpPing) + 100));
+  TcpPing ping;
+  std::memcpy(&ping, bytes, sizeof(ping));
+  EXPECT_EQ(ping.size, sizeof(ping));
+  EXPECT_EQ(ping.answer, 30U);
+  ASSERT_EQ(send(server.get(), std::string(39, 'p').data(), 39, 0), 39);
+  EXPECT_EQ(backend.Poll(), 1);
+  ASSERT_EQ(send(server.get(), "p", 1, 0), 1);
+  EXPECT_EQ(backend.Poll(), 1);
+  EXPECT_THAT(recorder.events, ElementsAre("read 1 OK " + std::string(30, 'p'), "write 2 OK"));
 }
 
 TEST(SocketBackend, Deletes) {
