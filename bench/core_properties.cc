@@ -35,9 +35,9 @@ constexpr Proportion kProportions[] = {
 };
 
 // Takes values out of properties. The first error stays; what is read after it does not matter.
-class Reader {
+class PropertyReader {
  public:
-  explicit Reader(const Properties& properties) : properties_(properties) {}
+  explicit PropertyReader(const Properties& properties) : properties_(properties) {}
 
   const absl::Status& status() const { return status_; }
   bool Has(const char* name) const { return properties_.Find(name) != nullptr; }
@@ -104,14 +104,14 @@ absl::Status CheckNames(const Properties& properties) {
   return absl::OkStatus();
 }
 
-void ReadClass(Reader& reader) {
+void ReadClass(PropertyReader& reader) {
   const std::string name = reader.Text("workload", "CoreWorkload");
   if (name.substr(name.rfind('.') + 1) != "CoreWorkload") {
     reader.Refuse("workload", "the core workload, site.ycsb.workloads.CoreWorkload");
   }
 }
 
-absl::Status ReadProportions(Reader& reader, bool named, Workload* workload) {
+absl::Status ReadProportions(PropertyReader& reader, bool named, Workload* workload) {
   double sum = 0;
   std::string terms;
   for (const Proportion& part : kProportions) {
@@ -132,7 +132,7 @@ absl::Status ReadProportions(Reader& reader, bool named, Workload* workload) {
   return absl::OkStatus();
 }
 
-void ReadDistribution(Reader& reader, bool named, RequestDistribution* distribution) {
+void ReadDistribution(PropertyReader& reader, bool named, RequestDistribution* distribution) {
   if (!named) *distribution = Distribution::kUniform;
   if (reader.Has("requestdistribution")) {
     const auto parsed = ParseDistribution(reader.Text("requestdistribution", ""));
@@ -150,7 +150,7 @@ void ReadDistribution(Reader& reader, bool named, RequestDistribution* distribut
   d.exponential_part = reader.Number("exponential.frac", d.exponential_part, 1e-9, 1000);
 }
 
-void ReadScans(Reader& reader, bool named, Workload* workload) {
+void ReadScans(PropertyReader& reader, bool named, Workload* workload) {
   if (!named) workload->max_scan_length = 1000;
   workload->max_scan_length =
       static_cast<uint32_t>(reader.Count("maxscanlength", workload->max_scan_length, 1, 1'000'000));
@@ -166,7 +166,7 @@ void ReadScans(Reader& reader, bool named, Workload* workload) {
 }
 
 // The sizes of fields.
-absl::StatusOr<Sizes> ReadFieldSizes(Reader& reader) {
+absl::StatusOr<Sizes> ReadFieldSizes(PropertyReader& reader) {
   const uint64_t length = reader.Count("fieldlength", 100, 1, Sizes::kMaxSize);
   const uint64_t least = reader.Count("minfieldlength", 1, 1, Sizes::kMaxSize);
   const std::string kind = reader.Choice("fieldlengthdistribution", "constant",
@@ -185,7 +185,7 @@ absl::StatusOr<Sizes> ReadFieldSizes(Reader& reader) {
   return kind == "uniform" ? Sizes::Uniform(least, length) : Sizes::SmallFirst(least, length);
 }
 
-absl::Status ReadFields(Reader& reader, Config* config) {
+absl::Status ReadFields(PropertyReader& reader, Config* config) {
   RecordFields& fields = config->workload.fields;
   fields.count = static_cast<uint32_t>(reader.Count("fieldcount", 10, 1, 65'536));
   fields.name_prefix = reader.Text("fieldnameprefix", "field");
@@ -208,7 +208,7 @@ absl::Status ReadFields(Reader& reader, Config* config) {
 }
 
 // --value_size makes records of one field; then no property may speak of fields.
-absl::Status ReadRecords(Reader& reader, bool value_size_given, Config* config) {
+absl::Status ReadRecords(PropertyReader& reader, bool value_size_given, Config* config) {
   if (!value_size_given) return ReadFields(reader, config);
   for (const char* name : {"fieldcount", "fieldlength", "minfieldlength", "fieldlengthdistribution",
                            "fieldlengthhistogram"}) {
@@ -217,7 +217,7 @@ absl::Status ReadRecords(Reader& reader, bool value_size_given, Config* config) 
   return reader.status();
 }
 
-void ReadKeys(Reader& reader, Config* config) {
+void ReadKeys(PropertyReader& reader, Config* config) {
   config->ordered_keys = reader.Choice("insertorder", "hashed", {"hashed", "ordered"}) == "ordered";
   config->zero_padding = static_cast<uint32_t>(reader.Count("zeropadding", 1, 0, 1000));
   if (config->zero_padding > 1 && config->key_size != 0) {
@@ -225,7 +225,8 @@ void ReadKeys(Reader& reader, Config* config) {
   }
 }
 
-void ReadAmounts(Reader& reader, const std::function<bool(const char*)>& given, Config* config) {
+void ReadAmounts(PropertyReader& reader, const std::function<bool(const char*)>& given,
+                 Config* config) {
   if (!given("records")) {
     config->records = reader.Count("recordcount", config->records, 1, kMaxRecords);
   }
@@ -256,7 +257,7 @@ void ReadAmounts(Reader& reader, const std::function<bool(const char*)>& given, 
   config->insert_retry_interval = std::chrono::nanoseconds(std::llround(pause * 1e9));
 }
 
-void ReadMeasurements(Reader& reader, Config* config) {
+void ReadMeasurements(PropertyReader& reader, Config* config) {
   reader.Choice("measurementtype", "hdrhistogram", {"hdrhistogram"});
   config->measurement_interval =
       reader.Choice("measurement.interval", "op", {"op", "intended", "both"});
@@ -325,7 +326,7 @@ absl::Status ApplyProperties(const Properties& properties,
                              bool named_workload, Config* config) {
   if (properties.empty()) return absl::OkStatus();
   VERBENA_RETURN_IF_ERROR(CheckNames(properties));
-  Reader reader(properties);
+  PropertyReader reader(properties);
   Workload& workload = config->workload;
   if (!named_workload) {
     workload.name = "core";

@@ -26,7 +26,7 @@ struct Shown {
   int exit_status = 0;
 };
 
-absl::StatusOr<Shown> Measure(const Config& config, const Peers& peers) {
+absl::StatusOr<Shown> MeasureAndShow(const Config& config, const Peers& peers) {
   if (config.compare.scenario == Scenario::kStorage4k) {
     VERBENA_ASSIGN_OR_RETURN(const StorageResult result, RunStorageScenario(config, peers));
     return Shown{StorageTable(config, result), StorageJson(config, result),
@@ -56,7 +56,7 @@ int Compare(const Config& config) {
   for (const std::string& note : peers->notes()) {
     std::fprintf(stderr, "verbena-bench: %s\n", note.c_str());
   }
-  const auto shown = Measure(config, *peers);
+  const auto shown = MeasureAndShow(config, *peers);
   if (!shown.ok()) return Fail(config.json_file, shown.status(), kExitConnection);
   int exit_status = Print(shown->table, shown->exit_status);
   if (!config.json_file.empty()) {

@@ -32,7 +32,7 @@ struct Candidate {
   bool saturated = false;
 };
 
-RateProbe Probe(const Config& config, const Candidate& candidate, double rate) {
+RateProbe ProbeAt(const Config& config, const Candidate& candidate, double rate) {
   Config run = config;
   run.command = Command::kRun;
   run.load.rate = rate;
@@ -46,7 +46,7 @@ std::string LoadText(const RateProbe& probe) {
   return load.has_value() ? absl::StrFormat("%.1f %%", *load) : "-";
 }
 
-std::string Latency(const RateProbe& probe, double percent) {
+std::string ProbeLatency(const RateProbe& probe, double percent) {
   const Histogram& reads = probe.result.op(OpKind::kRead).judged();
   if (reads.count() == 0) return "-";
   return FormatNanos(static_cast<double>(reads.Percentile(percent)));
@@ -107,7 +107,7 @@ absl::StatusOr<StorageResult> RunStorageScenario(const Config& config, const Pee
     any = false;
     for (Candidate& candidate : candidates) {
       if (candidate.saturated || Interrupted()) continue;
-      result.probes.push_back(Probe(config, candidate, rate));
+      result.probes.push_back(ProbeAt(config, candidate, rate));
       candidate.saturated = !result.probes.back().kept();
       any |= !candidate.saturated;
     }
@@ -126,8 +126,8 @@ std::string StorageTable(const Config& config, const StorageResult& result) {
       config.connections == 1 ? "" : "s", "rate", "system", "reached", "p50", "p99", "server CPU");
   for (const RateProbe& probe : result.probes) {
     absl::StrAppendFormat(&text, "%10s  %-16s %12s %10s %10s %12s%s\n", FormatRate(probe.target),
-                          probe.system, FormatRate(probe.result.throughput()), Latency(probe, 50),
-                          Latency(probe, 99), LoadText(probe),
+                          probe.system, FormatRate(probe.result.throughput()),
+                          ProbeLatency(probe, 50), ProbeLatency(probe, 99), LoadText(probe),
                           !probe.result.lost.empty() ? "  ENDED EARLY: " + probe.result.lost
                           : probe.kept()             ? ""
                                                      : "  saturated");
@@ -211,8 +211,8 @@ Report StorageReport(const Config& config, const StorageResult& result) {
   ReportTable table{"Rates", {"rate", "system", "reached", "p50", "p99", "server CPU", "kept"}, {}};
   for (const RateProbe& probe : result.probes) {
     table.rows.push_back({FormatRate(probe.target), probe.system,
-                          FormatRate(probe.result.throughput()), Latency(probe, 50),
-                          Latency(probe, 99), LoadText(probe), probe.kept() ? "yes" : "no"});
+                          FormatRate(probe.result.throughput()), ProbeLatency(probe, 50),
+                          ProbeLatency(probe, 99), LoadText(probe), probe.kept() ? "yes" : "no"});
   }
   section.tables.push_back(std::move(table));
   report.sections.push_back(std::move(section));

@@ -39,9 +39,9 @@ absl::Status Bad(const char* what) {
 }
 
 // Members of messages; an absent or misformed one is an error that names it.
-class Reader {
+class FieldReader {
  public:
-  explicit Reader(const Json& json) : json_(json) {}
+  explicit FieldReader(const Json& json) : json_(json) {}
 
   uint64_t Count(const char* name) {
     const auto at = json_.find(name);
@@ -98,7 +98,7 @@ Json HistogramJson(const Histogram& histogram) {
 }
 
 absl::Status ReadHistogram(const Json& json, Histogram* histogram) {
-  Reader reader(json);
+  FieldReader reader(json);
   std::vector<Histogram::CellCount> cells;
   for (const Json& cell : reader.Array("cells", Histogram::kCells)) {
     if (!cell.is_array() || cell.size() != 2 || !cell[0].is_number_unsigned() ||
@@ -124,7 +124,7 @@ Json OpMessage(const OpResult& op) {
 
 absl::Status ReadOp(const Json& json, OpResult* op) {
   if (!json.is_object()) return Bad("ops");
-  Reader reader(json);
+  FieldReader reader(json);
   op->count = reader.Count("count");
   op->errors = reader.Count("errors");
   reader.Take(ReadHistogram(reader.Object("latency"), &op->latency));
@@ -163,7 +163,7 @@ Json SeriesMessage(const std::vector<SeriesRow>& rows) {
 absl::Status ReadSeries(const Json& json, std::vector<SeriesRow>* rows) {
   for (const Json& entry : json) {
     if (!entry.is_object()) return Bad("series");
-    Reader reader(entry);
+    FieldReader reader(entry);
     SeriesRow row;
     row.end = reader.Number("end", 0, 1e9);
     row.seconds = reader.Number("seconds", 0, 1e9);
@@ -215,7 +215,7 @@ nlohmann::json PreparationMessage(const Preparation& preparation) {
 }
 
 absl::StatusOr<Preparation> ParsePreparation(const nlohmann::json& message) {
-  Reader reader(message);
+  FieldReader reader(message);
   const uint64_t version = reader.Count("verbena_bench");
   VERBENA_RETURN_IF_ERROR(reader.status());
   if (version != kAgentProtocol) {
@@ -250,7 +250,7 @@ nlohmann::json RunMessage(const Config& config) {
 }
 
 absl::Status ApplyRunMessage(const nlohmann::json& message, Config* config) {
-  Reader reader(message);
+  FieldReader reader(message);
   config->load.rate = reader.Number("rate", 0, 1e8);
   config->duration =
       std::chrono::nanoseconds(static_cast<int64_t>(reader.Number("duration_ns", 0, 1e15)));
@@ -294,14 +294,14 @@ nlohmann::json ResultMessage(const RunResult& result, const RunContext& context)
 absl::StatusOr<AgentResult> ParseResult(const nlohmann::json& message) {
   AgentResult agent;
   RunResult& result = agent.result;
-  Reader reader(message);
+  FieldReader reader(message);
   result.seconds = reader.Number("seconds", 0, 1e9);
   const Json& ops = reader.Array("ops", kOpKinds);
   if (ops.size() != kOpKinds) reader.Fail("ops");
   for (size_t i = 0; i < ops.size(); ++i) reader.Take(ReadOp(ops[i], &result.ops[i]));
   result.verify = {reader.Count("checked"), reader.Count("wrong")};
   result.scanned = reader.Count("scanned");
-  Reader counters(reader.Object("counters"));
+  FieldReader counters(reader.Object("counters"));
   for (const auto& [name, member] : kCounters) result.counters.*member = counters.Count(name);
   reader.Take(counters.status());
   result.first_error = reader.Text("first_error");
@@ -316,7 +316,7 @@ absl::StatusOr<AgentResult> ParseResult(const nlohmann::json& message) {
   const double cpu = reader.Number("server_cpu_seconds", -1, 1e12);
   if (cpu >= 0) result.server_cpu_seconds = cpu;
   if (message.contains("open_loop")) {
-    Reader open(reader.Object("open_loop"));
+    FieldReader open(reader.Object("open_loop"));
     result.open_loop.emplace();
     result.open_loop->due = open.Count("due");
     result.open_loop->seconds = open.Number("seconds", 0, 1e9);
@@ -335,7 +335,7 @@ nlohmann::json ErrorMessage(const absl::Status& status) {
 }
 
 absl::Status ParseError(const nlohmann::json& message) {
-  Reader reader(message);
+  FieldReader reader(message);
   const auto code = static_cast<int>(reader.Number("code", 1, 16));
   const std::string text = reader.Text("text");
   VERBENA_RETURN_IF_ERROR(reader.status());

@@ -32,7 +32,7 @@ constexpr double kMostRate = 1e8;
 constexpr size_t kMostRates = 1000;
 constexpr size_t kMostAgents = 1000;
 
-absl::Status Wrong(std::string_view text, std::string_view allowed) {
+absl::Status WrongLoad(std::string_view text, std::string_view allowed) {
   return absl::InvalidArgumentError(absl::StrCat("'", ToAbsl(text), "' is not ", ToAbsl(allowed)));
 }
 
@@ -56,7 +56,7 @@ absl::Status Take(const char* name, const std::string& text, std::string_view al
 absl::StatusOr<double> ParseNumber(std::string_view text) {
   double value = 0;
   if (!absl::SimpleAtod(ToAbsl(text), &value) || !std::isfinite(value)) {
-    return Wrong(text, "a number");
+    return WrongLoad(text, "a number");
   }
   return value;
 }
@@ -151,7 +151,8 @@ absl::StatusOr<double> ParseRate(std::string_view text) {
   }
   VERBENA_ASSIGN_OR_RETURN(const double value, ParseNumber(digits));
   const double rate = value * unit;
-  if (!(rate >= kLeastRate && rate <= kMostRate)) return Wrong(text, "a rate from 0.001 to 100M");
+  if (!(rate >= kLeastRate && rate <= kMostRate))
+    return WrongLoad(text, "a rate from 0.001 to 100M");
   return rate;
 }
 
@@ -164,24 +165,24 @@ absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
     if (!value.ok() || !(*value * unit >= 1 && *value * unit <= 1e11)) break;
     return std::chrono::nanoseconds(std::llround(*value * unit));
   }
-  return Wrong(text, "a time from 1ns to 100s, as 50us, 1.5ms or 2s");
+  return WrongLoad(text, "a time from 1ns to 100s, as 50us, 1.5ms or 2s");
 }
 
 absl::StatusOr<RampOptions> ParseRamp(std::string_view text) {
   const std::vector<std::string> halves = absl::StrSplit(ToAbsl(text), '@');
-  if (halves.size() != 2) return Wrong(text, "of the form FROM:TO:STEP@SECONDS");
+  if (halves.size() != 2) return WrongLoad(text, "of the form FROM:TO:STEP@SECONDS");
   const std::vector<std::string> rates = absl::StrSplit(halves[0], ':');
-  if (rates.size() != 3) return Wrong(text, "of the form FROM:TO:STEP@SECONDS");
+  if (rates.size() != 3) return WrongLoad(text, "of the form FROM:TO:STEP@SECONDS");
   RampOptions ramp;
   VERBENA_ASSIGN_OR_RETURN(ramp.from, ParseRate(rates[0]));
   VERBENA_ASSIGN_OR_RETURN(ramp.to, ParseRate(rates[1]));
   VERBENA_ASSIGN_OR_RETURN(ramp.step, ParseRate(rates[2]));
   VERBENA_ASSIGN_OR_RETURN(const double seconds, ParseNumber(halves[1]));
   if (!(seconds >= 0.1 && seconds <= 1e6)) {
-    return Wrong(halves[1], "a number of seconds from 0.1 to 1000000");
+    return WrongLoad(halves[1], "a number of seconds from 0.1 to 1000000");
   }
   ramp.hold = std::chrono::nanoseconds(std::llround(seconds * 1e9));
-  if (ramp.Rates().size() > kMostRates) return Wrong(text, "a ramp of at most 1000 rates");
+  if (ramp.Rates().size() > kMostRates) return WrongLoad(text, "a ramp of at most 1000 rates");
   return ramp;
 }
 
@@ -192,19 +193,19 @@ absl::StatusOr<std::vector<double>> ParseSweep(std::string_view text) {
     VERBENA_ASSIGN_OR_RETURN(const double rate, ParseRate(part));
     rates.push_back(rate);
   }
-  if (rates.size() > kMostRates) return Wrong(text, "a list of at most 1000 rates");
+  if (rates.size() > kMostRates) return WrongLoad(text, "a list of at most 1000 rates");
   return rates;
 }
 
 absl::StatusOr<SearchOptions> ParseSearch(std::string_view text) {
   const std::vector<std::string> parts = absl::StrSplit(ToAbsl(text), ':');
   if (parts.size() != 2 || parts[0].empty() || parts[0][0] != 'p') {
-    return Wrong(text, "of the form p99:50us");
+    return WrongLoad(text, "of the form p99:50us");
   }
   SearchOptions search;
   VERBENA_ASSIGN_OR_RETURN(search.percent, ParseNumber(parts[0].substr(1)));
   if (!(search.percent > 0 && search.percent < 100)) {
-    return Wrong(parts[0], "a percentile above p0 and below p100");
+    return WrongLoad(parts[0], "a percentile above p0 and below p100");
   }
   VERBENA_ASSIGN_OR_RETURN(search.limit, ParseDuration(parts[1]));
   return search;

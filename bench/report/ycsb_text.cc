@@ -44,7 +44,7 @@ std::string MetricName(OpKind kind) {
   return absl::StrReplaceAll(absl::AsciiStrToUpper(OpKindName(kind)), {{"_", "-"}});
 }
 
-uint64_t Micros(uint64_t nanos) { return nanos / 1000; }
+uint64_t WholeMicros(uint64_t nanos) { return nanos / 1000; }
 
 void AddBlock(const Config& config, const std::string& metric, const Histogram& latency,
               std::string& text) {
@@ -53,11 +53,11 @@ void AddBlock(const Config& config, const std::string& metric, const Histogram& 
   };
   line("Operations", absl::StrCat(latency.count()));
   line("AverageLatency(us)", absl::StrFormat("%.2f", latency.mean() / 1e3));
-  line("MinLatency(us)", absl::StrCat(Micros(latency.min())));
-  line("MaxLatency(us)", absl::StrCat(Micros(latency.max())));
+  line("MinLatency(us)", absl::StrCat(WholeMicros(latency.min())));
+  line("MaxLatency(us)", absl::StrCat(WholeMicros(latency.max())));
   for (const double percent : config.load.ycsb_percentiles) {
     line(YcsbOrdinal(percent) + "PercentileLatency(us)",
-         absl::StrCat(Micros(latency.Percentile(percent))));
+         absl::StrCat(WholeMicros(latency.Percentile(percent))));
   }
 }
 
