@@ -30,6 +30,10 @@ using Kind = ConnectAnswer::Kind;
 // Attempts that wait at once. Each is repeated by the connection manager too, if slowly.
 constexpr size_t kMostAttempts = 4;
 
+// The time between attempts doubles up to so many times the first: an answer may always be lost,
+// and whoever waits for it is not to wait for long.
+constexpr int64_t kMostPatience = 16;
+
 // Runs `task` in a thread that nobody waits for.
 template <typename Task>
 absl::Status RunBeside(Task&& task) {
@@ -85,7 +89,7 @@ class Attempts {
     const int64_t now = MonotonicNanos();
     options.deadline = std::min(options.deadline, now + patience_);
     next_ = now + patience_;
-    patience_ *= 2;
+    patience_ = std::min(2 * patience_, kMostPatience * std::max<int64_t>(options_.patience, 1));
     Kind kind{};
     absl::StatusOr<std::unique_ptr<Endpoint>> endpoint = Endpoint::Begin(api_, options, &kind);
     if (endpoint.ok()) {
@@ -124,6 +128,7 @@ class Attempts {
       // An earlier attempt, whose answer was lost, may be what fills the server: it lets go of it.
       DropAll();
       i = 0;
+      patience_ = std::max<int64_t>(options_.patience, 1);  // the server answers
       next_ = MonotonicNanos() + options_.patience / 4;
     }
     return nullptr;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -163,6 +164,39 @@ TEST_F(ConnectAttempts, ALostAnswerDoesNotFillTheServer) {
     EXPECT_THAT(std::string(refused.status().message()), HasSubstr("--max_connections"));
   }
   EXPECT_TRUE(ServerHas(0));
+}
+
+// Who was refused many times asks again as soon as anybody when the answer that counts gets lost.
+TEST_F(ConnectAttempts, RefusalsDoNotMakeTheWaitLonger) {
+  StartServer(/*max_connections=*/1);
+  class OneLeavesInTheEnd final : public LossyVerbs {
+   public:
+    using LossyVerbs::LossyVerbs;
+    int CmConnect(rdma_cm_id* id, rdma_conn_param* param) override {
+      if (requests() == 20) {
+        leave();
+        lose_answers = 1;
+      }
+      return LossyVerbs::CmConnect(id, param);
+    }
+    std::function<void()> leave;
+  };
+  absl::StatusOr<std::unique_ptr<Endpoint>> other =
+      Endpoint::Connect(Fabric(), OptionsFor(kPatience));
+  ASSERT_TRUE(other.ok()) << other.status();
+  auto& table = Immortal<OneLeavesInTheEnd>(fabric_);
+  table.lose_requests = 1;  // who is refused at once is refused for good
+  table.leave = [&] {
+    other->reset();
+    EXPECT_TRUE(ServerHas(0));
+  };
+  const int64_t start = MonotonicNanos();
+  const auto endpoint = Endpoint::Connect(table, OptionsFor(kPatience));
+  const int64_t taken = MonotonicNanos() - start;
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  EXPECT_GE(table.requests(), 22);
+  // Before the server gives the connection up of which it hears nothing (10 s).
+  EXPECT_LT(taken, 8000 * kMilli);
 }
 
 // An answer to the first attempt that comes late is as good as any.
