@@ -309,6 +309,7 @@ absl::StatusOr<uint64_t> ParseCount(std::string_view text) {
 absl::StatusOr<Config> ConfigFromFlags(Command command, const Properties& properties) {
   Config config;
   config.command = command;
+  config.properties = properties;
   VERBENA_RETURN_IF_ERROR(ReadWhere(config));
   VERBENA_RETURN_IF_ERROR(ReadWhat(config));
   VERBENA_RETURN_IF_ERROR(ReadHow(config));

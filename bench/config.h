@@ -39,6 +39,7 @@ struct Config {
   std::chrono::nanoseconds duration{0};               // 0: no limit; not both
   std::chrono::nanoseconds warmup{0};
   LoadOptions load;        // rates, outputs, other processes
+  Properties properties;   // YCSB's, as they were given; all else here has taken them in
   uint32_t processes = 1;  // that do this run together, with as many threads each,
   uint32_t process = 0;    // and the number of this one
   uint32_t threads = 1;
@@ -47,10 +48,9 @@ struct Config {
   uint32_t key_size = 0;       // 0: YCSB's own names
   uint32_t value_size = 0;     // of each record, in the mean
   std::optional<Sizes> sizes;  // of each field; none: all of value_size
-  std::optional<SizeModel> key_sizes;       // keys of sizes like these instead
-  bool ordered_keys = false;                // named by the record's number, not by its hash
-  uint32_t zero_padding = 1;                // digits of the number in YCSB's own names, at least
-  std::string measurement_interval = "op";  // YCSB's: "op", "intended" or "both"
+  std::optional<SizeModel> key_sizes;  // keys of sizes like these instead
+  bool ordered_keys = false;           // named by the record's number, not by its hash
+  uint32_t zero_padding = 1;           // digits of the number in YCSB's own names, at least
   uint64_t cache_bytes = 0;
   bool preload = false;
   std::chrono::microseconds poll{0};        // before a waiting call sleeps

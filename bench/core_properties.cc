@@ -173,7 +173,15 @@ absl::StatusOr<Sizes> ReadFieldSizes(PropertyReader& reader) {
                                          {"constant", "uniform", "zipfian", "histogram"});
   VERBENA_RETURN_IF_ERROR(reader.status());
   if (kind == "histogram") {
-    return Sizes::FromHistogram(reader.Text("fieldlengthhistogram", "hist.txt"));
+    const std::string where = reader.Text("fieldlengthhistogram", "hist.txt");
+    if (!Sizes::IsList(where)) return Sizes::FromHistogram(where);
+    auto list = Sizes::Parse(where);
+    if (!list.ok()) {
+      reader.Refuse("fieldlengthhistogram", absl::StrCat("a file, or list:SIZE:WEIGHT,... (",
+                                                         list.status().message(), ")"));
+      return reader.status();
+    }
+    return list;
   }
   if (kind == "constant") return Sizes(length);
   if (least > length) {
@@ -257,11 +265,51 @@ void ReadAmounts(PropertyReader& reader, const std::function<bool(const char*)>&
   config->insert_retry_interval = std::chrono::nanoseconds(std::llround(pause * 1e9));
 }
 
-void ReadMeasurements(PropertyReader& reader, Config* config) {
-  reader.Choice("measurementtype", "hdrhistogram", {"hdrhistogram"});
-  config->measurement_interval =
-      reader.Choice("measurement.interval", "op", {"op", "intended", "both"});
-  reader.Count("status.interval", 10, 1, 86'400);
+// What YCSB's text form has of each kind of operation: one form, or several with '+' between.
+void ReadMeasurementType(PropertyReader& reader, YcsbForm* form) {
+  const std::string types = reader.Text("measurementtype", "hdrhistogram");
+  form->percentiles = form->histogram = form->time_series = false;
+  for (const absl::string_view type : absl::StrSplit(types, '+')) {
+    if (type == "hdrhistogram") {
+      form->percentiles = true;
+    } else if (type == "histogram") {
+      form->histogram = true;
+    } else if (type == "timeseries") {
+      form->time_series = true;
+    } else if (type == "raw") {
+      reader.Refuse("measurementtype",
+                    "without raw: single latencies are kept nowhere. --hgrm=PREFIX writes their "
+                    "distribution, --csv=FILE what each second had");
+    } else {
+      reader.Refuse("measurementtype",
+                    "hdrhistogram, histogram or timeseries, or hdrhistogram+ one of the others");
+    }
+  }
+  if (form->histogram && form->time_series) {
+    reader.Refuse("measurementtype", "only one of histogram and timeseries: their lines are alike");
+  }
+}
+
+void ReadMeasurements(PropertyReader& reader, const std::function<bool(const char*)>& given,
+                      Config* config) {
+  YcsbForm& form = config->load.ycsb;
+  ReadMeasurementType(reader, &form);
+  const std::string interval =
+      reader.Choice("measurement.interval", "", {"op", "intended", "both"});
+  if (interval == "op") form.times = YcsbForm::Times::kService;
+  if (interval == "intended") form.times = YcsbForm::Times::kResponse;
+  if (interval == "both") form.times = YcsbForm::Times::kBoth;
+  form.buckets = reader.Count("histogram.buckets", 1000, 1, 100'000);
+  if (reader.Count("timeseries.granularity", 1000, 0, UINT64_MAX) != 1000) {
+    reader.Refuse("timeseries.granularity", "1000: what is known is what each second had");
+  }
+  if (reader.Truth("hdrhistogram.fileoutput", false)) {
+    reader.Refuse("hdrhistogram.fileoutput", "false: the flag --hgrm=PREFIX writes histograms");
+  }
+  const uint64_t seconds = reader.Count("status.interval", 10, 1, 86'400);
+  if (reader.Has("status.interval") && !given("status_interval")) {
+    config->load.status_interval = std::chrono::seconds(seconds);
+  }
   std::vector<double> percentiles;
   for (const absl::string_view part :
        absl::StrSplit(reader.Text("hdrhistogram.percentiles", "50,95,99"), ',')) {
@@ -271,7 +319,7 @@ void ReadMeasurements(PropertyReader& reader, Config* config) {
     }
     percentiles.push_back(percentile);
   }
-  config->load.ycsb_percentiles = std::move(percentiles);
+  form.percents = std::move(percentiles);
 }
 
 }  // namespace
@@ -288,7 +336,9 @@ const std::vector<std::string_view>& CorePropertyNames() {
       "fieldlengthdistribution",
       "fieldlengthhistogram",
       "fieldnameprefix",
+      "hdrhistogram.fileoutput",
       "hdrhistogram.percentiles",
+      "histogram.buckets",
       "hotspotdatafraction",
       "hotspotopnfraction",
       "insertcount",
@@ -313,6 +363,7 @@ const std::vector<std::string_view>& CorePropertyNames() {
       "table",
       "target",
       "threadcount",
+      "timeseries.granularity",
       "updateproportion",
       "workload",
       "writeallfields",
@@ -341,7 +392,7 @@ absl::Status ApplyProperties(const Properties& properties,
   VERBENA_RETURN_IF_ERROR(ReadRecords(reader, given("value_size"), config));
   ReadKeys(reader, config);
   ReadAmounts(reader, given, config);
-  ReadMeasurements(reader, config);
+  ReadMeasurements(reader, given, config);
   workload.fields.integrity = reader.Truth("dataintegrity", false);
   if (workload.fields.integrity && config->sizes.has_value() && !config->sizes->constant()) {
     reader.Refuse("dataintegrity",

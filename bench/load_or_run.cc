@@ -1,7 +1,7 @@
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,6 +21,7 @@
 #include "bench/report/report_json.h"
 #include "bench/report/report_table.h"
 #include "bench/report/result_files.h"
+#include "bench/report/run_report.h"
 #include "bench/systems/server_facts.h"
 #include "bench/systems/verbena_connections.h"
 #include "common/base/macros.h"
@@ -110,8 +111,8 @@ class AgentsEngine : public Engine {
   std::unique_ptr<Coordinator> coordinator_;
 };
 
-int Finish(const Config& config, const RunContext& context, const RunResult& result,
-           const std::string& table, const nlohmann::json& json, int exit_status) {
+int Finish(const Config& config, const RunResult& result, const std::string& table,
+           const nlohmann::json& json, const std::function<Report()>& report, int exit_status) {
   exit_status = Print(FormattedResult(
                           config, result, [&table] { return table; }, json),
                       exit_status);
@@ -119,7 +120,7 @@ int Finish(const Config& config, const RunContext& context, const RunResult& res
   if (config.load.format != OutputFormat::kTable) {
     std::fputs(EndLines(config, result).c_str(), stderr);
   }
-  return WriteResultFiles(config, context, result, json, exit_status);
+  return WriteResultFiles(config, result, json, report, exit_status);
 }
 
 int SeveralRates(const Config& config, Engine& engine) {
@@ -130,8 +131,9 @@ int SeveralRates(const Config& config, Engine& engine) {
   int exit_status = ExitStatusOf(config, sum);
   if (!rates.failure.ok() && exit_status == kExitOk)
     exit_status = Fail("", rates.failure, kExitConnection);
-  return Finish(config, context, sum, RatesTable(config, context, rates),
-                RatesJson(config, context, rates), exit_status);
+  return Finish(
+      config, sum, RatesTable(config, context, rates), RatesJson(config, context, rates),
+      [&] { return RatesReport(config, context, rates); }, exit_status);
 }
 
 int OneRun(const Config& config, Engine& engine) {
@@ -158,8 +160,10 @@ int OneRun(const Config& config, Engine& engine) {
     }
   }
   const BaselineResult* const shown = baseline.has_value() ? &*baseline : nullptr;
-  return Finish(config, context, result, RunTable(config, context, result, shown),
-                RunJson(config, context, result, shown), exit_status);
+  return Finish(
+      config, result, RunTable(config, context, result, shown),
+      RunJson(config, context, result, shown),
+      [&] { return RunReport(config, context, result, MomentsOf(result)); }, exit_status);
 }
 
 absl::StatusOr<AgentBackends> ConnectForAgent(const Config& config) {
@@ -178,8 +182,6 @@ absl::StatusOr<AgentBackends> ConnectForAgent(const Config& config) {
 }  // namespace
 
 int LoadOrRun(const Config& config) {
-  // A limit to the size of files is an error of the write, and not the end.
-  signal(SIGXFSZ, SIG_IGN);
   if (const absl::Status status = CheckResultFiles(config); !status.ok()) {
     std::fprintf(stderr, "verbena-bench: %s\n", std::string(status.message()).c_str());
     return kExitOutput;

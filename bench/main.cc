@@ -1,5 +1,7 @@
 // verbena-bench: see HelpText.
 
+#include <signal.h>
+
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -78,6 +80,8 @@ int UsageError(const std::string& json_file, std::string_view message) {
 
 int Run(int argc, char** argv) {
   HoldStandardDescriptors();
+  // A limit to the size of files is an error of the write, and not the end.
+  signal(SIGXFSZ, SIG_IGN);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   SetUpLog("verbena-bench", "warn", /*time_stamps=*/false);
   if (argc > 1 && std::strcmp(argv[1], "raw-target") == 0) return RawTarget(argc, argv);

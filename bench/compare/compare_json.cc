@@ -84,12 +84,7 @@ Json CompareJson(const Config& config, const ComparisonResult& result) {
   json["notes"] = result.notes;
   json["interrupted"] = result.interrupted;
   json["config"] = ConfigJson(config);
-  json["config"]["rounds"] = config.rounds;
-  json["environment"] = EnvironmentJson();
-  if (!result.fabric.empty()) {
-    json["environment"]["fabric"] = result.fabric;
-    json["environment"]["device"] = result.device;
-  }
+  json["environment"] = EnvironmentJson(result.fabric, result.device, result.versions);
   return json;
 }
 

@@ -191,10 +191,8 @@ Report CompareReport(const Config& config, const ComparisonResult& result) {
   for (const std::string& note : result.notes) absl::StrAppend(&costs.text, "Note: ", note, "\n");
   costs.tables = {RatioTable(config, result), CostsTable(result), ExplanationTable(result)};
   report.sections.push_back(std::move(costs));
-  nlohmann::json environment = EnvironmentJson();
-  environment["fabric"] = result.fabric;
-  environment["device"] = result.device;
-  report.sections.push_back(FactsSection(ConfigJson(config), environment));
+  report.sections.push_back(FactsSection(
+      ConfigJson(config), EnvironmentJson(result.fabric, result.device, result.versions)));
   return report;
 }
 

@@ -86,6 +86,7 @@ class Comparison {
     result.notes = peers_.notes();
     result.fabric = peers_.fabric();
     result.device = peers_.device();
+    result.versions = peers_.versions();
     result.interrupted = Interrupted();
     for (Lane& lane : lanes_) {
       const uint64_t operations = lane.result.sum.operations();

@@ -41,6 +41,7 @@ struct ComparisonResult {
   std::vector<std::string> notes;
   std::string fabric;  // of Verbena; empty without it
   std::string device;
+  std::map<std::string, std::string> versions;  // of the rivals started here
   bool interrupted = false;
 
   // The medians over the rounds of verbena's throughput over each other system's, by

@@ -93,6 +93,7 @@ absl::StatusOr<StorageResult> RunStorageScenario(const Config& config, const Pee
   result.notes = peers.notes();
   result.fabric = peers.fabric();
   result.device = peers.device();
+  result.versions = peers.versions();
   std::vector<Candidate> candidates;
   for (const System& system : peers.systems()) {
     if (system.loads_data) VERBENA_RETURN_IF_ERROR(LoadRecords(config, system));
@@ -173,9 +174,7 @@ Json StorageJson(const Config& config, const StorageResult& result) {
   json["notes"] = result.notes;
   json["interrupted"] = result.interrupted;
   json["config"] = ConfigJson(config);
-  json["environment"] = EnvironmentJson();
-  json["environment"]["fabric"] = result.fabric;
-  json["environment"]["device"] = result.device;
+  json["environment"] = EnvironmentJson(result.fabric, result.device, result.versions);
   return json;
 }
 
@@ -216,10 +215,8 @@ Report StorageReport(const Config& config, const StorageResult& result) {
   }
   section.tables.push_back(std::move(table));
   report.sections.push_back(std::move(section));
-  nlohmann::json environment = EnvironmentJson();
-  environment["fabric"] = result.fabric;
-  environment["device"] = result.device;
-  report.sections.push_back(FactsSection(ConfigJson(config), environment));
+  report.sections.push_back(FactsSection(
+      ConfigJson(config), EnvironmentJson(result.fabric, result.device, result.versions)));
   return report;
 }
 

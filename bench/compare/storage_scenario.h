@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct StorageResult {
   std::vector<std::string> notes;
   std::string fabric;
   std::string device;
+  std::map<std::string, std::string> versions;  // of the rivals started here
   bool interrupted = false;
 
   // The greatest rate that a system has kept; 0 if none.

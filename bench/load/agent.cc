@@ -27,7 +27,15 @@ absl::StatusOr<Config> ConfigOf(const nlohmann::json& message) {
   }
   const auto command = message.find("command");
   const bool load = command != message.end() && *command == "load";
-  VERBENA_ASSIGN_OR_RETURN(Config config, ConfigFromFlags(load ? Command::kLoad : Command::kRun));
+  Properties properties;
+  if (preparation.has_properties) {
+    VERBENA_RETURN_IF_ERROR(properties.AddText("", "the coordinator"));
+  }
+  for (const auto& [name, value] : preparation.properties) {
+    VERBENA_RETURN_IF_ERROR(properties.AddAssignment(absl::StrCat(name, "=", value)));
+  }
+  VERBENA_ASSIGN_OR_RETURN(Config config,
+                           ConfigFromFlags(load ? Command::kLoad : Command::kRun, properties));
   config.process = preparation.process;
   config.processes = preparation.processes;
   return config;
@@ -41,19 +49,26 @@ absl::Status RunFor(LineSocket& socket, const Config& config, AgentBackends& bac
   RunnerOptions options;
   options.server_pid = backends.server_pid;
   options.stop = &stop;
+  std::vector<SeriesPart> parts;  // not told yet
+  options.on_part = [&parts](SeriesPart part) { parts.push_back(std::move(part)); };
   options.on_progress = [&](uint64_t done) {
-    lost.Update(socket.Write({{"type", "progress"}, {"operations", done}}));
+    lost.Update(socket.Write(ProgressMessage(done, parts)));
+    parts.clear();
     const auto message = socket.Read(std::chrono::milliseconds(0));
     if (!message.ok()) lost.Update(message.status());
     if (!lost.ok() || (message->has_value() && MessageType(**message) == "stop")) {
       stop.store(true, std::memory_order_relaxed);
     }
   };
-  const RunResult result = RunWorkload(config, backends.backends, options);
+  const ServerFacts before = backends.facts ? backends.facts() : ServerFacts{};
+  RunResult result = RunWorkload(config, backends.backends, options);
   VERBENA_RETURN_IF_ERROR(lost);
   RunContext context = backends.context;
   if (backends.facts) context.server = backends.facts();
-  return socket.Write(ResultMessage(result, context));
+  if (before.verbs.has_value() && context.server.verbs.has_value()) {
+    result.server_verbs = *context.server.verbs - *before.verbs;
+  }
+  return socket.Write(ResultMessage(result, context, parts));
 }
 
 absl::Status Serve(LineSocket& socket, const ConnectBackends& connect) {

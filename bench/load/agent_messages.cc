@@ -26,12 +26,19 @@ constexpr std::array kAgentFlags = {
 // What only the coordinator does.
 constexpr std::array kOwnFlags = {"json", "csv",   "hgrm",   "format", "status_interval", "agents",
                                   "ramp", "sweep", "search", "report", "flagfile"};
-constexpr size_t kMostRows = SeriesSampler::kMostRows;
 constexpr size_t kMostText = 4096;
+constexpr char kHistogramProperty[] = "fieldlengthhistogram";
 
 template <size_t n>
 bool Contains(const std::array<const char*, n>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool NamesFile(const std::string& sizes) { return sizes.rfind("file:", 0) == 0; }
+
+absl::Status NoFiles(const char* dashes, const std::string& name) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("a coordinator may not have ", dashes, name, " name a file of this host"));
 }
 
 absl::Status Bad(const char* what) {
@@ -144,44 +151,79 @@ constexpr std::pair<const char*, uint64_t BackendCounters::*> kCounters[] = {
     {"read_retries", &BackendCounters::read_retries},
     {"rpc_gets", &BackendCounters::rpc_gets},
     {"doorbells", &BackendCounters::doorbells},
+    {"completions", &BackendCounters::completions},
     {"sends", &BackendCounters::sends},
     {"bytes_read", &BackendCounters::bytes_read},
     {"bytes_sent", &BackendCounters::bytes_sent}};
 
-Json SeriesMessage(const std::vector<SeriesRow>& rows) {
+constexpr std::pair<const char*, uint64_t ServerVerbCounters::*> kServerCounters[] = {
+    {"sends", &ServerVerbCounters::sends},
+    {"reads", &ServerVerbCounters::reads},
+    {"receives", &ServerVerbCounters::receives},
+    {"doorbells", &ServerVerbCounters::doorbells},
+    {"completions", &ServerVerbCounters::completions},
+    {"bytes_sent", &ServerVerbCounters::bytes_sent}};
+
+template <typename Counters, size_t n>
+Json CountersJson(const Counters& counters,
+                  const std::pair<const char*, uint64_t Counters::*> (&names)[n]) {
+  Json json = Json::object();
+  for (const auto& [name, member] : names) json[name] = counters.*member;
+  return json;
+}
+
+template <typename Counters, size_t n>
+absl::Status ReadCounters(const Json& json,
+                          const std::pair<const char*, uint64_t Counters::*> (&names)[n],
+                          Counters* counters) {
+  FieldReader reader(json);
+  for (const auto& [name, member] : names) counters->*member = reader.Count(name);
+  return reader.status();
+}
+
+Json PartsJson(const std::vector<SeriesPart>& parts) {
   Json json = Json::array();
-  for (const SeriesRow& row : rows) {
-    Json kinds = Json::array();
-    for (const SeriesCell& cell : row.kinds) {
-      kinds.push_back({cell.count, cell.errors, cell.mean, cell.max});
+  for (const SeriesPart& part : parts) {
+    Json kinds = Json::object();
+    for (size_t i = 0; i < kOpKinds; ++i) {
+      if (part.kinds[i] == nullptr) continue;
+      kinds[OpKindName(static_cast<OpKind>(i))] = {
+          {"errors", part.kinds[i]->errors}, {"latency", HistogramJson(part.kinds[i]->latency)}};
     }
-    json.push_back({{"end", row.end}, {"seconds", row.seconds}, {"kinds", std::move(kinds)}});
+    json.push_back({{"end", part.end},
+                    {"seconds", part.seconds},
+                    {"operations", part.operations},
+                    {"kinds", std::move(kinds)}});
   }
   return json;
 }
 
-absl::Status ReadSeries(const Json& json, std::vector<SeriesRow>* rows) {
-  for (const Json& entry : json) {
-    if (!entry.is_object()) return Bad("series");
-    FieldReader reader(entry);
-    SeriesRow row;
-    row.end = reader.Number("end", 0, 1e9);
-    row.seconds = reader.Number("seconds", 0, 1e9);
-    const Json& kinds = reader.Array("kinds", kOpKinds);
-    for (size_t i = 0; i < kinds.size(); ++i) {
-      const Json& cell = kinds[i];
-      if (!cell.is_array() || cell.size() != 4 || !cell[0].is_number_unsigned() ||
-          !cell[1].is_number_unsigned() || !cell[2].is_number() || !cell[3].is_number_unsigned()) {
-        return Bad("series");
-      }
-      row.kinds[i].count = cell[0].get<uint64_t>();
-      row.kinds[i].errors = cell[1].get<uint64_t>();
-      row.kinds[i].mean = cell[2].get<double>();
-      row.kinds[i].max = cell[3].get<uint64_t>();
-      row.kinds[i].percentiles = false;
-    }
+absl::Status ReadKinds(const Json& json, SeriesPart* part) {
+  size_t known = 0;
+  for (size_t i = 0; i < kOpKinds; ++i) {
+    const auto at = json.find(OpKindName(static_cast<OpKind>(i)));
+    if (at == json.end()) continue;
+    if (!at->is_object()) return Bad("kinds");
+    ++known;
+    FieldReader reader(*at);
+    part->kinds[i] = std::make_unique<SeriesPart::Kind>();
+    part->kinds[i]->errors = reader.Count("errors");
+    reader.Take(ReadHistogram(reader.Object("latency"), &part->kinds[i]->latency));
     VERBENA_RETURN_IF_ERROR(reader.status());
-    rows->push_back(row);
+  }
+  return known == json.size() ? absl::OkStatus() : Bad("kinds");
+}
+
+absl::Status ReadParts(const Json& json, std::vector<SeriesPart>* parts) {
+  for (const Json& entry : json) {
+    if (!entry.is_object()) return Bad("parts");
+    FieldReader reader(entry);
+    SeriesPart& part = parts->emplace_back();
+    part.end = reader.Number("end", 0, 1e9);
+    part.seconds = reader.Number("seconds", 0, 1e9);
+    part.operations = reader.Count("operations");
+    reader.Take(ReadKinds(reader.Object("kinds"), &part));
+    VERBENA_RETURN_IF_ERROR(reader.status());
   }
   return absl::OkStatus();
 }
@@ -190,7 +232,7 @@ absl::Status ReadSeries(const Json& json, std::vector<SeriesRow>* rows) {
 
 bool IsAgentFlag(const std::string& name) { return Contains(kAgentFlags, name); }
 
-absl::StatusOr<FlagValues> FlagsForAgents() {
+absl::StatusOr<FlagValues> FlagsForAgents(const Config& config) {
   std::vector<gflags::CommandLineFlagInfo> all;
   gflags::GetAllFlags(&all);
   FlagValues flags;
@@ -203,7 +245,23 @@ absl::StatusOr<FlagValues> FlagsForAgents() {
           absl::StrCat("--", flag.name, "=", flag.current_value, " cannot be used with --agents"));
     }
   }
+  // Agents read no files: what stands in one goes along.
+  if (const auto size = flags.find("value_size"); size != flags.end() && NamesFile(size->second)) {
+    size->second = config.sizes->ListText();
+  }
   return flags;
+}
+
+PropertyValues PropertiesForAgents(const Config& config) {
+  PropertyValues values;
+  for (const auto& [name, entry] : config.properties.entries()) values[name] = entry.value;
+  if (const auto by = values.find("fieldlengthdistribution");
+      by != values.end() && by->second == "histogram" && config.sizes.has_value()) {
+    values[kHistogramProperty] = config.sizes->ListText();
+  } else {
+    values.erase(kHistogramProperty);
+  }
+  return values;
 }
 
 nlohmann::json PreparationMessage(const Preparation& preparation) {
@@ -211,7 +269,9 @@ nlohmann::json PreparationMessage(const Preparation& preparation) {
           {"type", "prepare"},
           {"process", preparation.process},
           {"processes", preparation.processes},
-          {"flags", preparation.flags}};
+          {"flags", preparation.flags},
+          {"properties", preparation.properties},
+          {"has_properties", preparation.has_properties}};
 }
 
 absl::StatusOr<Preparation> ParsePreparation(const nlohmann::json& message) {
@@ -233,7 +293,21 @@ absl::StatusOr<Preparation> ParsePreparation(const nlohmann::json& message) {
       return absl::InvalidArgumentError(
           absl::StrCat("a coordinator may not set --", name.substr(0, 100)));
     }
+    if (name == "value_size" && NamesFile(value.get<std::string>())) return NoFiles("--", name);
     preparation.flags[name] = value.get<std::string>();
+  }
+  preparation.has_properties = reader.Flag("has_properties");
+  for (const auto& [name, value] : reader.Object("properties").items()) {
+    if (!value.is_string()) return Bad("properties");
+    if (name == kHistogramProperty && !Sizes::IsList(value.get<std::string>())) {
+      return NoFiles("", name);
+    }
+    preparation.properties[name] = value.get<std::string>();
+  }
+  if (const auto by = preparation.properties.find("fieldlengthdistribution");
+      by != preparation.properties.end() && by->second == "histogram" &&
+      preparation.properties.count(kHistogramProperty) == 0) {
+    return NoFiles("", kHistogramProperty);  // by default it would be one
   }
   VERBENA_RETURN_IF_ERROR(reader.status());
   if (preparation.process >= preparation.processes) return Bad("process");
@@ -261,26 +335,44 @@ absl::Status ApplyRunMessage(const nlohmann::json& message, Config* config) {
   return reader.status();
 }
 
-nlohmann::json ResultMessage(const RunResult& result, const RunContext& context) {
+nlohmann::json ProgressMessage(uint64_t operations, const std::vector<SeriesPart>& parts) {
+  return {{"type", "progress"}, {"operations", operations}, {"parts", PartsJson(parts)}};
+}
+
+absl::StatusOr<AgentProgress> ParseProgress(const nlohmann::json& message) {
+  AgentProgress progress;
+  FieldReader reader(message);
+  progress.operations = reader.Count("operations");
+  reader.Take(ReadParts(reader.Array("parts", SeriesMerger::kMostAhead), &progress.parts));
+  VERBENA_RETURN_IF_ERROR(reader.status());
+  return progress;
+}
+
+nlohmann::json ResultMessage(const RunResult& result, const RunContext& context,
+                             const std::vector<SeriesPart>& parts) {
   Json ops = Json::array();
   for (const OpResult& op : result.ops) ops.push_back(OpMessage(op));
-  Json counters = Json::object();
-  for (const auto& [name, member] : kCounters) counters[name] = result.counters.*member;
   Json message = {{"type", "result"},
                   {"seconds", result.seconds},
                   {"ops", std::move(ops)},
                   {"checked", result.verify.checked},
                   {"wrong", result.verify.wrong},
                   {"scanned", result.scanned},
-                  {"counters", std::move(counters)},
+                  {"rmw_parts", result.parts},
+                  {"rmw_part_errors", result.part_errors},
+                  {"counters", CountersJson(result.counters, kCounters)},
                   {"first_error", result.first_error},
                   {"lost", result.lost},
-                  {"series", SeriesMessage(result.series)},
+                  {"parts", PartsJson(parts)},
                   {"fabric", context.fabric},
                   {"device", context.device},
+                  {"server_version", context.server.version.value_or("")},
                   {"items", context.server.items.value_or(0)},
                   {"used_bytes", context.server.used_bytes.value_or(0)},
                   {"server_cpu_seconds", result.server_cpu_seconds.value_or(-1)}};
+  if (result.server_verbs.has_value()) {
+    message["server_verbs"] = CountersJson(*result.server_verbs, kServerCounters);
+  }
   if (result.open_loop.has_value()) {
     const OpenLoopResult& open = *result.open_loop;
     message["open_loop"] = {{"due", open.due},
@@ -301,20 +393,28 @@ absl::StatusOr<AgentResult> ParseResult(const nlohmann::json& message) {
   for (size_t i = 0; i < ops.size(); ++i) reader.Take(ReadOp(ops[i], &result.ops[i]));
   result.verify = {reader.Count("checked"), reader.Count("wrong")};
   result.scanned = reader.Count("scanned");
-  FieldReader counters(reader.Object("counters"));
-  for (const auto& [name, member] : kCounters) result.counters.*member = counters.Count(name);
-  reader.Take(counters.status());
+  result.parts = reader.Count("rmw_parts");
+  result.part_errors = reader.Count("rmw_part_errors");
+  reader.Take(ReadCounters(reader.Object("counters"), kCounters, &result.counters));
   result.first_error = reader.Text("first_error");
   result.lost = reader.Text("lost");
-  reader.Take(ReadSeries(reader.Array("series", kMostRows), &result.series));
+  reader.Take(ReadParts(reader.Array("parts", SeriesMerger::kMostAhead), &agent.parts));
   agent.context.fabric = reader.Text("fabric");
   agent.context.device = reader.Text("device");
+  if (std::string version = reader.Text("server_version"); !version.empty()) {
+    agent.context.server.version = std::move(version);
+  }
   if (const uint64_t items = reader.Count("items"); items > 0) {
     agent.context.server.items = items;
     agent.context.server.used_bytes = reader.Count("used_bytes");
   }
   const double cpu = reader.Number("server_cpu_seconds", -1, 1e12);
   if (cpu >= 0) result.server_cpu_seconds = cpu;
+  if (message.contains("server_verbs")) {
+    result.server_verbs.emplace();
+    reader.Take(
+        ReadCounters(reader.Object("server_verbs"), kServerCounters, &*result.server_verbs));
+  }
   if (message.contains("open_loop")) {
     FieldReader open(reader.Object("open_loop"));
     result.open_loop.emplace();
@@ -325,6 +425,14 @@ absl::StatusOr<AgentResult> ParseResult(const nlohmann::json& message) {
     reader.Take(open.status());
   }
   VERBENA_RETURN_IF_ERROR(reader.status());
+  // What belongs to something else cannot be more than all.
+  uint64_t all = 0;
+  uint64_t errors = 0;
+  for (const OpResult& op : result.ops) {
+    all += op.count;
+    errors += op.errors;
+  }
+  if (result.parts > all || result.part_errors > errors) return Bad("rmw_parts");
   return agent;
 }
 
@@ -361,32 +469,19 @@ void ResultMerger::Add(const RunResult& part) {
     sum_.server_cpu_seconds =
         std::max(sum_.server_cpu_seconds.value_or(0), *part.server_cpu_seconds);
   }
+  if (part.server_verbs.has_value()) {
+    if (!sum_.server_verbs.has_value()) sum_.server_verbs.emplace();
+    for (const auto& [name, member] : kServerCounters) {
+      uint64_t& most = *sum_.server_verbs.*member;
+      most = std::max(most, (*part.server_verbs).*member);
+    }
+  }
   if (sum_.open_loop.has_value() && part.open_loop.has_value()) {
     OpenLoopResult& open = *sum_.open_loop;
     open.due += part.open_loop->due;
     open.backlog_most += part.open_loop->backlog_most;
     open.backlog_end += part.open_loop->backlog_end;
     open.seconds = std::max(open.seconds, part.open_loop->seconds);
-  }
-  if (part.series.size() > sum_.series.size()) sum_.series.resize(part.series.size());
-  for (size_t i = 0; i < part.series.size(); ++i) {
-    const SeriesRow& from = part.series[i];
-    SeriesRow& to = sum_.series[i];
-    to.end = std::max(to.end, from.end);
-    to.seconds = std::max(to.seconds, from.seconds);
-    for (size_t kind = 0; kind < kOpKinds; ++kind) {
-      SeriesCell& cell = to.kinds[kind];
-      const SeriesCell& more = from.kinds[kind];
-      const auto before = static_cast<double>(cell.count);
-      const auto added = static_cast<double>(more.count);
-      if (before + added > 0) {
-        cell.mean = (cell.mean * before + more.mean * added) / (before + added);
-      }
-      cell.count += more.count;
-      cell.errors += more.errors;
-      cell.max = std::max(cell.max, more.max);
-      cell.percentiles = false;
-    }
   }
 }
 

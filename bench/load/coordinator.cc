@@ -1,5 +1,7 @@
 #include "bench/load/coordinator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -27,6 +29,16 @@ absl::Status Of(const std::string& address, const absl::Status& status) {
 
 }  // namespace
 
+struct Coordinator::Gathering {
+  Gathering(const Config& config, size_t agents) : results(config), series(agents) {}
+  ResultMerger results;
+  SeriesMerger series;
+  std::vector<std::string> errors;  // of agents that were lost
+};
+
+Coordinator::Coordinator(const Config& config)
+    : config_(config), in_place_(isatty(STDERR_FILENO) != 0) {}
+
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Config& config) {
   std::unique_ptr<Coordinator> coordinator(new Coordinator(config));
   for (uint32_t i = 0; i < config.load.agents.size(); ++i) {
@@ -48,8 +60,10 @@ absl::Status Coordinator::Prepare(const std::string& address, uint32_t number) {
   Preparation preparation;
   preparation.process = number;
   preparation.processes = static_cast<uint32_t>(config_.load.agents.size());
-  VERBENA_ASSIGN_OR_RETURN(preparation.flags, FlagsForAgents());
+  VERBENA_ASSIGN_OR_RETURN(preparation.flags, FlagsForAgents(config_));
   preparation.flags["server"] = config_.server;
+  preparation.has_properties = !config_.properties.empty();
+  preparation.properties = PropertiesForAgents(config_);
   VERBENA_ASSIGN_OR_RETURN(auto socket, LineSocket::Connect(address, kConnectTime));
   nlohmann::json message = PreparationMessage(preparation);
   message["command"] = CommandName(config_.command);
@@ -78,7 +92,7 @@ void Coordinator::StopAll() {
   }
 }
 
-absl::Status Coordinator::Listen(Agent& agent, ResultMerger* merger) {
+absl::Status Coordinator::Listen(Agent& agent, Gathering& gathering) {
   VERBENA_ASSIGN_OR_RETURN(const auto message, agent.socket.Read(std::chrono::milliseconds(5)));
   const int64_t now = MonotonicNanos();
   if (!message.has_value()) {
@@ -89,25 +103,37 @@ absl::Status Coordinator::Listen(Agent& agent, ResultMerger* merger) {
   agent.heard_nanos = now;
   const std::string type = MessageType(*message);
   if (type == "progress") {
-    const auto done = message->find("operations");
-    if (done == message->end() || !done->is_number_unsigned()) {
-      return absl::InvalidArgumentError("its progress has no number of operations");
-    }
-    agent.operations = done->get<uint64_t>();
-    return absl::OkStatus();
+    VERBENA_ASSIGN_OR_RETURN(const AgentProgress progress, ParseProgress(*message));
+    agent.operations = progress.operations;
+    return TakeParts(agent, progress.parts, gathering);
   }
   if (type == "error") return ParseError(*message);
   if (type != "result") return absl::InvalidArgumentError("it has sent no result");
   VERBENA_ASSIGN_OR_RETURN(const AgentResult parsed, ParseResult(*message));
-  merger->Add(parsed.result);
+  VERBENA_RETURN_IF_ERROR(TakeParts(agent, parsed.parts, gathering));
+  gathering.series.End(agent.place);
+  gathering.results.Add(parsed.result);
   if (context_.fabric.empty() || !context_.server.items.has_value()) context_ = parsed.context;
+  agent.operations = parsed.result.operations();
   agent.done = true;
   return absl::OkStatus();
 }
 
-// A line each --status_interval: how many agents are at work, and what they have done so far.
-void Coordinator::ShowProgress(int64_t begin_nanos) {
-  const int64_t interval = config_.load.status_interval.count();
+absl::Status Coordinator::TakeParts(Agent& agent, const std::vector<SeriesPart>& parts,
+                                    Gathering& gathering) {
+  for (const SeriesPart& part : parts) {
+    if (!gathering.series.Add(agent.place, part)) {
+      return absl::InvalidArgumentError("it is too many seconds ahead of another agent");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A line each --status_interval, or each second: what all agents have done in the last second that
+// is known of all of them.
+void Coordinator::ShowProgress(const Config& config, int64_t begin_nanos,
+                               const Gathering& gathering) {
+  const int64_t interval = in_place_ ? 1'000'000'000 : config_.load.status_interval.count();
   const int64_t now = MonotonicNanos();
   if (interval == 0 || now < next_line_nanos_) return;
   next_line_nanos_ = now + interval;
@@ -119,50 +145,68 @@ void Coordinator::ShowProgress(int64_t begin_nanos) {
   }
   if (done == 0) return;
   const double seconds = static_cast<double>(now - begin_nanos) * 1e-9;
-  std::fprintf(stderr, "%.0f s  %s ops/s in the mean  %zu of %zu agents at work\n", seconds,
-               FormatRate(static_cast<double>(done) / seconds).c_str(), busy, agents_.size());
+  std::string text;
+  if (const SeriesPart* const last = gathering.series.last(); last != nullptr) {
+    const double rate = last->Row().throughput();
+    text = absl::StrCat(RateText(rate, last->Latency()), "  ",
+                        TimeLeft(config, last->end, done, rate));
+  } else {
+    text = FormatRate(static_cast<double>(done) / seconds) + " ops/s in the mean";
+  }
+  std::fprintf(stderr,
+               in_place_ ? "\r\033[K%.0f s  %s  %zu of %zu agents at work"
+                         : "%.0f s  %s  %zu of %zu agents at work\n",
+               seconds, text.c_str(), busy, agents_.size());
 }
 
-absl::StatusOr<RunResult> Coordinator::Run(const Config& config) {
-  const int64_t begin = MonotonicNanos();
-  next_line_nanos_ = begin + config_.load.status_interval.count();
-  ResultMerger merger(config);
-  std::vector<std::string> errors;
-  const auto lose = [&](size_t i, const absl::Status& status) {
-    errors.push_back(std::string(Of(agents_[i]->address, status).message()));
-    agents_.erase(agents_.begin() + static_cast<ptrdiff_t>(i));
-  };
+void Coordinator::Lose(size_t agent, const absl::Status& status, Gathering& gathering) {
+  gathering.series.End(agents_[agent]->place);
+  gathering.errors.push_back(std::string(Of(agents_[agent]->address, status).message()));
+  agents_.erase(agents_.begin() + static_cast<ptrdiff_t>(agent));
+}
+
+void Coordinator::StartAll(const Config& config, Gathering& gathering) {
+  for (size_t i = 0; i < agents_.size(); ++i) agents_[i]->place = i;
   for (size_t i = 0; i < agents_.size();) {
     agents_[i]->done = false;
     agents_[i]->operations = 0;
     agents_[i]->heard_nanos = MonotonicNanos();
     if (absl::Status status = agents_[i]->socket.Write(RunMessage(config)); !status.ok()) {
-      lose(i, status);
+      Lose(i, status, gathering);
     } else {
       ++i;
     }
   }
+}
+
+absl::StatusOr<RunResult> Coordinator::Run(const Config& config) {
+  const int64_t begin = MonotonicNanos();
+  next_line_nanos_ = begin + (in_place_ ? 1'000'000'000 : config_.load.status_interval.count());
+  Gathering gathering(config, agents_.size());
+  StartAll(config, gathering);
   bool stopped = false;
   const auto busy = [](const auto& agent) { return !agent->done; };
   while (std::any_of(agents_.begin(), agents_.end(), busy)) {
-    ShowProgress(begin);
+    ShowProgress(config, begin, gathering);
     if (Interrupted() && !stopped) {
       stopped = true;
       StopAll();
     }
     for (size_t i = 0; i < agents_.size();) {
       const absl::Status status =
-          agents_[i]->done ? absl::OkStatus() : Listen(*agents_[i], &merger);
+          agents_[i]->done ? absl::OkStatus() : Listen(*agents_[i], gathering);
       if (!status.ok()) {
-        lose(i, status);
+        Lose(i, status, gathering);
       } else {
         ++i;
       }
     }
   }
-  RunResult result = merger.Take();
+  if (in_place_) std::fprintf(stderr, "\r\033[K");
+  RunResult result = gathering.results.Take();
+  result.series = gathering.series.TakeRows();
   result.interrupted = Interrupted();
-  result.agent_errors = std::move(errors);
+  result.agent_errors = std::move(gathering.errors);
   if (result.operations() == 0 && agents_.empty()) {
     return absl::UnavailableError(result.agent_errors.empty() ? "no agent is left"
                                                               : result.agent_errors.front());

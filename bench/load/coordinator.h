@@ -34,20 +34,27 @@ class Coordinator {
     bool done = false;        // with the present run
     int64_t heard_nanos = 0;  // when something came from it last
     uint64_t operations = 0;  // that it has done in this run, as it told last
+    size_t place = 0;         // in the present run's series
   };
+  struct Gathering;  // what has come of a run so far
 
-  explicit Coordinator(const Config& config) : config_(config) {}
+  explicit Coordinator(const Config& config);
 
   absl::Status Prepare(const std::string& address, uint32_t number);
   absl::Status AwaitReady(Agent& agent);
+  // Has all begin; those that cannot be reached are lost.
+  void StartAll(const Config& config, Gathering& gathering);
   // A message, if one has come. An error: the agent is lost.
-  absl::Status Listen(Agent& agent, class ResultMerger* merger);
+  absl::Status Listen(Agent& agent, Gathering& gathering);
+  absl::Status TakeParts(Agent& agent, const std::vector<SeriesPart>& parts, Gathering& gathering);
+  void Lose(size_t agent, const absl::Status& status, Gathering& gathering);
   void StopAll();
-  void ShowProgress(int64_t begin_nanos);
+  void ShowProgress(const Config& config, int64_t begin_nanos, const Gathering& gathering);
 
   const Config& config_;
   std::vector<std::unique_ptr<Agent>> agents_;
   RunContext context_;
+  const bool in_place_;  // whether lines of progress are rewritten: on a terminal
   int64_t next_line_nanos_ = 0;
 };
 

@@ -31,6 +31,18 @@ struct SearchOptions {
 
 enum class OutputFormat { kTable, kYcsb, kJson, kNone };
 
+// What YCSB's text form says of each kind of operation.
+struct YcsbForm {
+  // Which times: kAll has service times, and beside them response times in an open loop.
+  enum class Times { kAll, kService, kResponse, kBoth };
+  Times times = Times::kAll;
+  bool percentiles = true;   // percents of them
+  bool histogram = false;    // how many took how many milliseconds, below `buckets`
+  bool time_series = false;  // the mean of each second
+  std::vector<double> percents = {50, 95, 99};
+  uint64_t buckets = 1000;
+};
+
 struct LoadOptions {
   double rate = 0;  // operations a second in all; 0: a closed loop
   Arrival arrival = Arrival::kFixed;
@@ -40,11 +52,11 @@ struct LoadOptions {
   std::optional<SearchOptions> search;
   uint64_t warmup_operations = 0;  // measuring begins after so many, at the earliest
   OutputFormat format = OutputFormat::kTable;
-  std::string csv_file;                                 // empty: none
-  std::string hgrm_prefix;                              // empty: none
-  std::chrono::nanoseconds status_interval{0};          // of lines of progress; 0: none
-  std::vector<std::string> agents;                      // HOST:PORT each
-  std::vector<double> ycsb_percentiles = {50, 95, 99};  // of the YCSB text form
+  std::string csv_file;                         // empty: none
+  std::string hgrm_prefix;                      // empty: none
+  std::chrono::nanoseconds status_interval{0};  // of lines of progress; 0: none
+  std::vector<std::string> agents;              // HOST:PORT each
+  YcsbForm ycsb;
 
   bool several_rates() const { return ramp.has_value() || !sweep.empty() || search.has_value(); }
 };

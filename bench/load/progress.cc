@@ -29,42 +29,52 @@ std::string ProgressLine::Next(int64_t now_nanos, bool measuring) {
   uint64_t errors = 0;
   uint64_t parts = 0;
   for (const auto& worker : workers_) {
-    parts += worker->parts();
+    parts += worker->good_parts();
     for (size_t kind = 0; kind < kOpKinds; ++kind) {
       all.Merge(worker->latency(static_cast<OpKind>(kind)));
       errors += worker->errors(static_cast<OpKind>(kind));
     }
+    errors -= std::min(errors, worker->part_errors());
   }
   // The end of the warm-up starts the counting anew.
   const bool restarted = all.count() < last_.count();
   Histogram recent = all;
   if (!restarted) recent.Subtract(last_);
   const double seconds = static_cast<double>(now_nanos - last_nanos_) * 1e-9;
-  const double rate = seconds <= 0 ? 0 : static_cast<double>(recent.count()) / seconds;
-  const uint64_t done = all.count() + errors - parts;
+  // Parts of read-modify-writes are no operations of their own.
+  const uint64_t recent_parts = restarted ? parts : parts - std::min(parts, last_parts_);
+  const uint64_t operations = recent.count() - std::min(recent.count(), recent_parts);
+  const double rate = seconds <= 0 ? 0 : static_cast<double>(operations) / seconds;
+  const uint64_t done = all.count() + errors - std::min(all.count(), parts);
+  last_parts_ = parts;
   last_ = all;
   last_nanos_ = now_nanos;
   const std::string failed = errors == 0 ? "" : absl::StrFormat("  %d errors", errors);
+  double measured = static_cast<double>(now_nanos - begin_nanos_ - config_.warmup.count()) * 1e-9;
+  if (config_.load.warmup_operations > 0) {
+    measured = static_cast<double>(now_nanos - measured_nanos_) * 1e-9;
+  }
+  return absl::StrFormat(
+      "%d s  %s  %s%s", (now_nanos - begin_nanos_) / 1000000000, RateText(rate, recent),
+      measuring ? TimeLeft(config_, measured, done, rate) : "warming up", failed);
+}
+
+std::string RateText(double rate, const Histogram& recent) {
   const auto micros = [&recent](double percent) {
     return static_cast<double>(recent.Percentile(percent)) / 1e3;
   };
-  return absl::StrFormat("%d s  %s ops/s  p50 %.1f us  p99 %.1f us  p99.9 %.1f us  %s%s",
-                         (now_nanos - begin_nanos_) / 1000000000, FormatRate(rate), micros(50),
-                         micros(99), micros(99.9),
-                         measuring ? Remaining(now_nanos, done, rate) : "warming up", failed);
+  return absl::StrFormat("%s ops/s  p50 %.1f us  p99 %.1f us  p99.9 %.1f us", FormatRate(rate),
+                         micros(50), micros(99), micros(99.9));
 }
 
-std::string ProgressLine::Remaining(int64_t now_nanos, uint64_t done, double rate) const {
+std::string TimeLeft(const Config& config, double measured, uint64_t done, double rate) {
   double left = -1;
-  if (config_.duration.count() > 0) {
-    const int64_t measured = config_.load.warmup_operations > 0
-                                 ? now_nanos - measured_nanos_
-                                 : now_nanos - begin_nanos_ - config_.warmup.count();
-    left = static_cast<double>(std::max<int64_t>(config_.duration.count() - measured, 0)) * 1e-9;
+  if (config.duration.count() > 0) {
+    left = std::max(static_cast<double>(config.duration.count()) * 1e-9 - measured, 0.0);
   }
   uint64_t goal =
-      config_.command == Command::kLoad ? config_.record_range().count : config_.operations;
-  goal /= config_.processes;
+      config.command == Command::kLoad ? config.record_range().count : config.operations;
+  goal /= config.processes;
   if (goal > 0 && rate > 0) {
     const double by_count = static_cast<double>(goal - std::min(done, goal)) / rate;
     left = left < 0 ? by_count : std::min(left, by_count);

@@ -71,6 +71,8 @@ void MergeInto(RunResult& sum, const RunResult& part) {
   sum.verify.checked += part.verify.checked;
   sum.verify.wrong += part.verify.wrong;
   sum.scanned += part.scanned;
+  sum.parts += part.parts;
+  sum.part_errors += part.part_errors;
   sum.counters += part.counters;
   if (sum.first_error.empty()) sum.first_error = part.first_error;
   if (sum.lost.empty()) sum.lost = part.lost;

@@ -74,6 +74,7 @@ struct ServerFacts {
   std::optional<uint64_t> items;
   std::optional<uint64_t> used_bytes;  // of the region, index included
   std::optional<uint64_t> pid;
+  std::optional<std::string> version;
   std::optional<ServerVerbCounters> verbs;
 };
 

@@ -156,7 +156,8 @@ class Conductor {
   // Time and operations of the warm-up are over.
   bool IsWarm(int64_t now) const {
     if (now < begin_ + config_.warmup.count()) return false;
-    return config_.load.warmup_operations == 0 || Done() >= config_.load.warmup_operations;
+    const uint64_t processes = config_.processes;
+    return Done() >= (config_.load.warmup_operations + processes - 1) / processes;
   }
   bool StopWanted() const {
     return options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed);
@@ -181,7 +182,7 @@ class Conductor {
     if (config_.load.warmup_operations > 0 && config_.duration.count() > 0) {
       end_ = now + config_.duration.count();
     }
-    series_.emplace(workers_, now);
+    series_.emplace(workers_, now, options_.on_part);
     next_row_ = now + kProgressNanos;
     usage_at_begin_.emplace(options_);
     control_->measuring.store(true, std::memory_order_relaxed);

@@ -11,6 +11,7 @@
 
 #include "bench/config.h"
 #include "bench/load/result.h"
+#include "bench/load/series.h"
 #include "bench/systems/backend.h"
 
 namespace verbena::bench {
@@ -22,8 +23,9 @@ struct RunnerOptions {
   const std::atomic<bool>* stop = nullptr;  // ends the run early, as an interrupt does; may be null
   // Called about once a second with how many operations have been done; may be empty.
   std::function<void(uint64_t)> on_progress;
-  int64_t server_pid = 0;       // whose processor time to measure; 0: nobody's
-  bool kernel_threads = false;  // also that of the kernel's own threads: a look at all processes
+  SeriesSampler::OnPart on_part;  // called with each second of the series; may be empty
+  int64_t server_pid = 0;         // whose processor time to measure; 0: nobody's
+  bool kernel_threads = false;    // also that of the kernel's own threads: a look at all processes
   // Told on standard error, once, when no operation has ended for WaitNotice::kPatience: what is
   // waited for ("the server at ADDR:PORT to end any operation"; empty: nothing is told), and what
   // sets the limit to that (config.timeout).

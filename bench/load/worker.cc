@@ -463,7 +463,7 @@ void Worker::BeginMeasuring() {
     tally.errors.store(0, std::memory_order_relaxed);
   }
   parts_.store(0, std::memory_order_relaxed);
-  part_errors_ = 0;
+  part_errors_.store(0, std::memory_order_relaxed);
   verify_ = {};
   scanned_ = 0;
   counters_at_begin_ = CountersNow();
@@ -491,7 +491,7 @@ void Worker::RecordPart(OpKind kind, const Times& whole, const Times& part, int6
     RecordSuccess(kind, part, ended);
   } else {
     RecordFailure(kind, part, status);
-    ++part_errors_;
+    part_errors_.store(part_errors() + 1, std::memory_order_relaxed);
   }
 }
 
@@ -576,8 +576,8 @@ void Worker::AddTo(RunResult& result) const {
     result.open_loop->backlog_most += open_->backlog.most();
     result.open_loop->backlog_end += open_->backlog.last();
   }
-  result.parts += parts_.load(std::memory_order_relaxed);
-  result.part_errors += part_errors_;
+  result.parts += parts();
+  result.part_errors += part_errors();
   result.counters += CountersNow() - counters_at_begin_;
   if (result.first_error.empty()) result.first_error = first_error_;
   if (result.lost.empty()) result.lost = lost_;

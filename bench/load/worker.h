@@ -67,6 +67,12 @@ class Worker {
   // Reads and updates that were parts of read-modify-writes: they count in `latency` and `errors`
   // of their kinds, but are no operations of their own.
   uint64_t parts() const { return parts_.load(std::memory_order_relaxed); }
+  uint64_t part_errors() const { return part_errors_.load(std::memory_order_relaxed); }
+  uint64_t good_parts() const {
+    const uint64_t failed = part_errors();
+    const uint64_t all = parts();
+    return all - (all < failed ? all : failed);
+  }
 
   // After Run has returned.
   void AddTo(RunResult& result) const;
@@ -145,7 +151,7 @@ class Worker {
   VerifyResult verify_;
   uint64_t scanned_ = 0;  // records, by scans
   std::atomic<uint64_t> parts_{0};
-  uint64_t part_errors_ = 0;
+  std::atomic<uint64_t> part_errors_{0};
   BackendCounters counters_at_begin_;
   std::string first_error_;
   std::string lost_;

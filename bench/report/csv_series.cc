@@ -15,7 +15,7 @@ std::string CsvLines(std::span<const SeriesRow> rows, double offset) {
       const SeriesCell& cell = row.kinds[i];
       if (cell.count == 0 && cell.errors == 0) continue;
       const auto micros = [&cell](uint64_t nanos) {
-        return cell.percentiles ? absl::StrFormat("%.3f", static_cast<double>(nanos) / 1e3) : "";
+        return absl::StrFormat("%.3f", static_cast<double>(nanos) / 1e3);
       };
       absl::StrAppendFormat(&text, "%.3f,%.3f,%s,%d,%d,%.1f,%.3f,%s,%s,%s,%.3f\n", row.end + offset,
                             row.seconds, OpKindName(static_cast<OpKind>(i)), cell.count,

@@ -19,10 +19,6 @@ using Json = nlohmann::json;
 double Micros(double nanos) { return nanos / 1e3; }
 double Micros(uint64_t nanos) { return static_cast<double>(nanos) / 1e3; }
 
-double Seconds(std::chrono::nanoseconds duration) {
-  return static_cast<double>(duration.count()) * 1e-9;
-}
-
 // By the names of absl::StatusCode: {"NOT_FOUND":3}.
 Json StatusesJson(const StatusCounts& statuses) {
   Json json = Json::object();
@@ -68,18 +64,20 @@ Json SeriesJson(const std::vector<SeriesRow>& rows) {
     for (size_t i = 0; i < kOpKinds; ++i) {
       const SeriesCell& cell = row.kinds[i];
       if (cell.count == 0 && cell.errors == 0) continue;
-      Json& one = ops[OpKindName(static_cast<OpKind>(i))];
-      one = {{"count", cell.count},
-             {"errors", cell.errors},
-             {"ops_s", row.seconds <= 0 ? 0 : static_cast<double>(cell.count) / row.seconds},
-             {"mean_us", Micros(cell.mean)},
-             {"max_us", Micros(cell.max)}};
-      if (!cell.percentiles) continue;
-      one["p50_us"] = Micros(cell.p50);
-      one["p99_us"] = Micros(cell.p99);
-      one["p99.9_us"] = Micros(cell.p999);
+      ops[OpKindName(static_cast<OpKind>(i))] = {
+          {"count", cell.count},
+          {"errors", cell.errors},
+          {"ops_s", row.seconds <= 0 ? 0 : static_cast<double>(cell.count) / row.seconds},
+          {"mean_us", Micros(cell.mean)},
+          {"p50_us", Micros(cell.p50)},
+          {"p99_us", Micros(cell.p99)},
+          {"p99.9_us", Micros(cell.p999)},
+          {"max_us", Micros(cell.max)}};
     }
-    json.push_back({{"end", row.end}, {"seconds", row.seconds}, {"ops", std::move(ops)}});
+    json.push_back({{"end", row.end},
+                    {"seconds", row.seconds},
+                    {"throughput_ops_s", row.throughput()},
+                    {"ops", std::move(ops)}});
   }
   return json;
 }
@@ -155,35 +153,8 @@ nlohmann::json ThroughputJson(const RunResult& result) {
   return json;
 }
 
-nlohmann::json ConfigJson(const Config& config) {
-  Json json = {{"command", CommandName(config.command)},
-               {"server", config.server},
-               {"workload", config.workload.name},
-               {"distribution", DistributionName(config.distribution)},
-               {"records", config.records},
-               {"operations", config.operations},
-               {"seconds", Seconds(config.duration)},
-               {"warmup_seconds", Seconds(config.warmup)},
-               {"threads", config.threads},
-               {"connections", config.connections},
-               {"depth", config.depth},
-               {"key_size", config.key_size},
-               {"value_size", config.value_size},
-               {"cache_bytes", config.cache_bytes},
-               {"preload", config.preload},
-               {"seed", config.seed},
-               {"fabric", config.fabric},
-               {"rate", config.load.rate},
-               {"arrival", ArrivalName(config.load.arrival)},
-               {"warmup_operations", config.load.warmup_operations},
-               {"poll_us", config.poll.count()},
-               {"timeout_seconds", Seconds(config.timeout)},
-               {"max_errors", config.max_errors}};
-  if (!config.load.agents.empty()) json["agents"] = config.load.agents;
-  return json;
-}
-
-nlohmann::json EnvironmentJson() {
+nlohmann::json EnvironmentJson(const std::string& fabric, const std::string& device,
+                               const std::map<std::string, std::string>& versions) {
   Json json = {{"verbena", VERBENA_VERSION},
                {"compiler", __VERSION__},
                {"cpu", CpuModel()},
@@ -194,7 +165,18 @@ nlohmann::json EnvironmentJson() {
     json["host"] = system.nodename;
     json["kernel"] = system.release;
   }
+  if (!fabric.empty()) {
+    json["fabric"] = fabric;
+    json["device"] = device;
+  }
+  for (const auto& [program, version] : versions) json[program] = version;
   return json;
+}
+
+nlohmann::json EnvironmentJson(const RunContext& context) {
+  std::map<std::string, std::string> versions;
+  if (context.server.version.has_value()) versions["verbena-server"] = *context.server.version;
+  return EnvironmentJson(context.fabric, context.device, versions);
 }
 
 nlohmann::json LatencyJson(const Histogram& latency) {
@@ -254,9 +236,7 @@ nlohmann::json RunJson(const Config& config, const RunContext& context, const Ru
     }
   }
   json["config"] = ConfigJson(config);
-  json["environment"] = EnvironmentJson();
-  json["environment"]["fabric"] = context.fabric;
-  json["environment"]["device"] = context.device;
+  json["environment"] = EnvironmentJson(context);
   return json;
 }
 

@@ -1,12 +1,14 @@
 // Results as JSON. The members that docs name stay; others may be added.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
 #include "bench/baseline/baseline.h"
 #include "bench/config.h"
 #include "bench/load/result.h"
+#include "bench/report/config_json.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace verbena::bench {
@@ -20,9 +22,10 @@ nlohmann::json ResultJson(const RunResult& result);
 // All of a load or run. `baseline` may be null.
 nlohmann::json RunJson(const Config& config, const RunContext& context, const RunResult& result,
                        const BaselineResult* baseline);
-// What was asked for, and the machine.
-nlohmann::json ConfigJson(const Config& config);
-nlohmann::json EnvironmentJson();
+// The machine, the programs and the fabric. `versions`: of other programs, by their names.
+nlohmann::json EnvironmentJson(const std::string& fabric, const std::string& device,
+                               const std::map<std::string, std::string>& versions);
+nlohmann::json EnvironmentJson(const RunContext& context);
 
 // Writes as WriteWholeFile does, with its errors.
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json);

@@ -7,9 +7,7 @@
 #include "bench/commands.h"
 #include "bench/report/csv_series.h"
 #include "bench/report/hgrm.h"
-#include "bench/report/html_report.h"
 #include "bench/report/report_json.h"
-#include "bench/report/run_report.h"
 #include "bench/report/ycsb_text.h"
 #include "common/base/macros.h"
 #include "common/base/whole_file.h"
@@ -24,26 +22,6 @@ absl::Status Named(const char* flag, const absl::Status& status) {
 
 std::string HgrmPath(const Config& config, OpKind kind, const char* ending) {
   return absl::StrCat(config.load.hgrm_prefix, "-", OpKindName(kind), ending, ".hgrm");
-}
-
-std::vector<RunMoment> MomentsOf(const RunResult& result) {
-  std::vector<RunMoment> moments;
-  for (const SeriesRow& row : result.series) {
-    RunMoment moment;
-    moment.seconds = row.end;
-    uint64_t count = 0;
-    for (size_t i = 0; i < kOpKinds; ++i) {
-      const SeriesCell& cell = row.kinds[i];
-      count += cell.count;
-      if (cell.count == 0 || !cell.percentiles) continue;
-      moment.kinds[i] = {.any = true,
-                         .p50_us = static_cast<double>(cell.p50) / 1e3,
-                         .p99_us = static_cast<double>(cell.p99) / 1e3};
-    }
-    if (row.seconds > 0) moment.rate = static_cast<double>(count) / row.seconds;
-    moments.push_back(moment);
-  }
-  return moments;
 }
 
 absl::Status WriteHgrms(const Config& config, const RunResult& result) {
@@ -79,8 +57,8 @@ absl::Status CheckResultFiles(const Config& config) {
   return absl::OkStatus();
 }
 
-int WriteResultFiles(const Config& config, const RunContext& context, const RunResult& result,
-                     const nlohmann::json& json, int exit_status) {
+int WriteResultFiles(const Config& config, const RunResult& result, const nlohmann::json& json,
+                     const std::function<Report()>& report, int exit_status) {
   const auto check = [&exit_status](const absl::Status& status) {
     if (status.ok()) return;
     std::fprintf(stderr, "verbena-bench: %s\n", std::string(status.message()).c_str());
@@ -93,8 +71,7 @@ int WriteResultFiles(const Config& config, const RunContext& context, const RunR
   }
   if (!config.load.hgrm_prefix.empty()) check(Named("hgrm", WriteHgrms(config, result)));
   if (!config.report_file.empty()) {
-    check(Named("report", WriteReport(config.report_file,
-                                      RunReport(config, context, result, MomentsOf(result)))));
+    check(Named("report", WriteReport(config.report_file, report())));
   }
   return exit_status;
 }

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "bench/config.h"
 #include "bench/load/result.h"
+#include "bench/report/html_report.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace verbena::bench {
@@ -17,8 +18,8 @@ absl::Status CheckResultFiles(const Config& config);
 
 // Writes --json, --csv, --hgrm and --report; goes on where one cannot be written, tells it on
 // standard error, and returns kExitOutput then if `exit_status` was kExitOk.
-int WriteResultFiles(const Config& config, const RunContext& context, const RunResult& result,
-                     const nlohmann::json& json, int exit_status);
+int WriteResultFiles(const Config& config, const RunResult& result, const nlohmann::json& json,
+                     const std::function<Report()>& report, int exit_status);
 
 // What --format wants on standard output.
 std::string FormattedResult(const Config& config, const RunResult& result,

@@ -43,6 +43,26 @@ LineChart PercentilesOf(const RunResult& result) {
   return chart;
 }
 
+}  // namespace
+
+std::vector<RunMoment> MomentsOf(const RunResult& result) {
+  std::vector<RunMoment> moments;
+  for (const SeriesRow& row : result.series) {
+    RunMoment moment;
+    moment.seconds = row.end;
+    for (size_t i = 0; i < kOpKinds; ++i) {
+      const SeriesCell& cell = row.kinds[i];
+      if (cell.count == 0) continue;
+      moment.kinds[i] = {.any = true,
+                         .p50_us = static_cast<double>(cell.p50) / 1e3,
+                         .p99_us = static_cast<double>(cell.p99) / 1e3};
+    }
+    moment.rate = row.throughput();
+    moments.push_back(moment);
+  }
+  return moments;
+}
+
 LineChart RateOverTime(const std::vector<RunMoment>& moments) {
   LineChart chart{"Throughput over time", "seconds",     "operations/s",
                   Axis::kLinear,          Axis::kLinear, {{"operations/s", {}}}};
@@ -73,6 +93,9 @@ LineChart LatencyOverTime(const std::vector<RunMoment>& moments) {
 std::vector<std::string> WarningsOf(const RunResult& result) {
   std::vector<std::string> warnings;
   if (!result.lost.empty()) warnings.push_back("This run ended early: " + result.lost);
+  for (const std::string& error : result.agent_errors) {
+    warnings.push_back("An agent was lost, these are partial results: " + error);
+  }
   if (result.interrupted) warnings.emplace_back("Interrupted: these are partial results.");
   if (result.verify.wrong > 0) {
     warnings.push_back(absl::StrCat(result.verify.wrong, " values were wrong."));
@@ -88,8 +111,6 @@ std::vector<std::string> WarningsOf(const RunResult& result) {
   }
   return warnings;
 }
-
-}  // namespace
 
 ChartSeries PercentileSeries(const std::string& name, const Histogram& histogram) {
   ChartSeries series{name, {}};
@@ -125,10 +146,7 @@ Report RunReport(const Config& config, const RunContext& context, const RunResul
   }
   section.tables.push_back(LatencyTable(result));
   report.sections.push_back(std::move(section));
-  nlohmann::json environment = EnvironmentJson();
-  environment["fabric"] = context.fabric;
-  environment["device"] = context.device;
-  report.sections.push_back(FactsSection(ConfigJson(config), environment));
+  report.sections.push_back(FactsSection(ConfigJson(config), EnvironmentJson(context)));
   return report;
 }
 

@@ -23,9 +23,17 @@ struct RunMoment {
   std::array<Kind, kOpKinds> kinds;
 };
 
+// Those of a run's series.
+std::vector<RunMoment> MomentsOf(const RunResult& result);
+
 // `moments` in their order; empty: the page shows no course of time.
 Report RunReport(const Config& config, const RunContext& context, const RunResult& result,
                  const std::vector<RunMoment>& moments);
+
+// Its parts: the course of time, and what is to be said first.
+LineChart LatencyOverTime(const std::vector<RunMoment>& moments);
+LineChart RateOverTime(const std::vector<RunMoment>& moments);
+std::vector<std::string> WarningsOf(const RunResult& result);
 
 // The percentiles of a histogram of ns as a line in us, to where single operations begin.
 ChartSeries PercentileSeries(const std::string& name, const Histogram& histogram);

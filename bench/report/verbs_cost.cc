@@ -13,6 +13,7 @@ Figures ClientVerbs(const RunResult& result) {
           {"SENDs", each(counters.sends)},
           {"WQEs", each(counters.reads + counters.sends)},
           {"doorbells", each(counters.doorbells + counters.sends)},
+          {"CQEs", each(counters.completions)},
           {"bytes read", each(counters.bytes_read)},
           {"bytes sent", each(counters.bytes_sent)}};
 }

@@ -1,7 +1,9 @@
 #include "bench/report/ycsb_text.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -46,24 +48,62 @@ std::string MetricName(OpKind kind) {
 
 uint64_t WholeMicros(uint64_t nanos) { return nanos / 1000; }
 
+void AddLine(const std::string& metric, const std::string& what, const std::string& value,
+             std::string& text) {
+  absl::StrAppend(&text, "[", metric, "], ", what, ", ", value, "\n");
+}
+
+// Lines "[READ], 17, 4": so many took 17 ms, less than 18; the last has all from form.buckets on.
+void AddMilliseconds(const YcsbForm& form, const std::string& metric, const Histogram& latency,
+                     std::string& text) {
+  std::vector<uint64_t> counts(form.buckets + 1);
+  for (const auto& [cell, count] : latency.Cells()) {
+    const uint64_t millis = histogram_internal::LastValueOf(cell) / 1'000'000;
+    counts[std::min(millis, form.buckets)] += count;
+  }
+  for (uint64_t i = 0; i < form.buckets; ++i) {
+    AddLine(metric, absl::StrCat(i), absl::StrCat(counts[i]), text);
+  }
+  AddLine(metric, absl::StrCat(">", form.buckets), absl::StrCat(counts[form.buckets]), text);
+}
+
+// Lines "[READ], 2000, 17.25": the mean in us of those that ended 2 to 3 s after the begin.
+void AddSeconds(const RunResult& result, OpKind kind, const std::string& metric,
+                std::string& text) {
+  for (size_t second = 0; second < result.series.size(); ++second) {
+    const SeriesCell& cell = result.series[second].kinds[Index(kind)];
+    if (cell.count == 0) continue;
+    AddLine(metric, absl::StrCat(second * 1000), absl::StrFormat("%.2f", cell.mean / 1e3), text);
+  }
+}
+
 void AddBlock(const Config& config, const std::string& metric, const Histogram& latency,
               std::string& text) {
   const auto line = [&](const std::string& what, const std::string& value) {
-    absl::StrAppend(&text, "[", metric, "], ", what, ", ", value, "\n");
+    AddLine(metric, what, value, text);
   };
   line("Operations", absl::StrCat(latency.count()));
   line("AverageLatency(us)", absl::StrFormat("%.2f", latency.mean() / 1e3));
   line("MinLatency(us)", absl::StrCat(WholeMicros(latency.min())));
   line("MaxLatency(us)", absl::StrCat(WholeMicros(latency.max())));
-  for (const double percent : config.load.ycsb_percentiles) {
+  if (!config.load.ycsb.percentiles) return;
+  for (const double percent : config.load.ycsb.percents) {
     line(YcsbOrdinal(percent) + "PercentileLatency(us)",
          absl::StrCat(WholeMicros(latency.Percentile(percent))));
   }
 }
 
-void AddKind(const Config& config, OpKind kind, const OpResult& op, std::string& text) {
+// Response times; in a closed loop an operation is due when it is submitted.
+const Histogram& ResponseOf(const OpResult& op) {
+  return op.response.count() > 0 ? op.response : op.latency;
+}
+
+void AddKind(const Config& config, OpKind kind, const RunResult& result, std::string& text) {
   const std::string metric = MetricName(kind);
-  AddBlock(config, metric, op.latency, text);
+  const OpResult& op = result.op(kind);
+  const YcsbForm& form = config.load.ycsb;
+  const Histogram& shown = form.times == YcsbForm::Times::kResponse ? ResponseOf(op) : op.latency;
+  AddBlock(config, metric, shown, text);
   if (op.latency.count() > 0) {
     absl::StrAppend(&text, "[", metric, "], Return=OK, ", op.latency.count(), "\n");
   }
@@ -79,8 +119,15 @@ void AddKind(const Config& config, OpKind kind, const OpResult& op, std::string&
     }
     absl::StrAppend(&text, "[", metric, "], Return=", StatusName(code), ", ", sum, "\n");
   }
+  if (form.histogram) AddMilliseconds(form, metric, shown, text);
+  if (form.time_series) AddSeconds(result, kind, metric, text);
   if (op.failed.count() > 0) AddBlock(config, metric + "-FAILED", op.failed, text);
-  if (op.response.count() > 0) AddBlock(config, "Intended-" + metric, op.response, text);
+  if (form.times == YcsbForm::Times::kBoth ||
+      (form.times == YcsbForm::Times::kAll && op.response.count() > 0)) {
+    const std::string intended = "Intended-" + metric;
+    AddBlock(config, intended, ResponseOf(op), text);
+    if (form.histogram) AddMilliseconds(form, intended, ResponseOf(op), text);
+  }
 }
 
 }  // namespace
@@ -102,7 +149,7 @@ std::string YcsbText(const Config& config, const RunResult& result) {
       "[OVERALL], RunTime(ms), %d\n[OVERALL], Throughput(ops/sec), %s\n",
       std::llround(result.seconds * 1e3), absl::StrFormat("%.2f", result.throughput()));
   for (size_t i = 0; i < kOpKinds; ++i) {
-    if (result.ops[i].count > 0) AddKind(config, static_cast<OpKind>(i), result.ops[i], text);
+    if (result.ops[i].count > 0) AddKind(config, static_cast<OpKind>(i), result, text);
   }
   if (result.verify.checked > 0) {
     absl::StrAppend(&text, "[VERIFY], Operations, ", result.verify.checked, "\n",

@@ -21,6 +21,7 @@ struct BackendCounters {
   uint64_t rpc_gets = 0;      // GETs answered by the server's CPU
   uint64_t doorbells = 0;     // calls that posted work to the adapter
   uint64_t sends = 0;         // SENDs
+  uint64_t completions = 0;   // CQEs: entries taken from the completion queue
   uint64_t bytes_read = 0;    // by READs
   uint64_t bytes_sent = 0;    // by SENDs
   uint64_t bytes_out = 0;     // given to the socket or the fabric, without its own headers
@@ -34,6 +35,7 @@ struct BackendCounters {
     rpc_gets += other.rpc_gets;
     doorbells += other.doorbells;
     sends += other.sends;
+    completions += other.completions;
     bytes_read += other.bytes_read;
     bytes_sent += other.bytes_sent;
     bytes_out += other.bytes_out;
@@ -48,6 +50,7 @@ struct BackendCounters {
             rpc_gets - other.rpc_gets,
             doorbells - other.doorbells,
             sends - other.sends,
+            completions - other.completions,
             bytes_read - other.bytes_read,
             bytes_sent - other.bytes_sent,
             bytes_out - other.bytes_out,

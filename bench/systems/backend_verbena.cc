@@ -68,6 +68,7 @@ BackendCounters VerbenaBackend::counters() const {
   counters.rpc_gets = stats.rpc_gets;
   counters.doorbells = stats.doorbells;
   counters.sends = stats.sends;
+  counters.completions = stats.completions;
   counters.bytes_read = stats.bytes_read;
   counters.bytes_sent = stats.bytes_sent;
   return counters;

@@ -1,6 +1,7 @@
 // The systems that `compare` drives, and the processes behind them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ class Peers {
   // In the order of ComparedSystems().
   const std::vector<System>& systems() const { return rivals_.systems; }
   const std::vector<std::string>& notes() const { return rivals_.notes; }
+  // What the rivals that were started say of themselves, by their programs' names.
+  const std::map<std::string, std::string>& versions() const { return rivals_.versions; }
   // What Verbena runs on.
   const std::string& fabric() const { return fabric_; }
   const std::string& device() const { return device_; }

@@ -95,6 +95,21 @@ void AddElsewhere(const Config& config, const std::string& name,
   }
 }
 
+// The first line that a program prints of its version; empty if it prints none.
+std::string VersionOf(const std::string& program) {
+  constexpr size_t kMostLength = 200;
+  auto process = ChildProcess::Start(program, {"--version"}, "/dev/null");
+  if (!process.ok()) return "";
+  return process->ReadLine(std::chrono::seconds(5)).value_or("").substr(0, kMostLength);
+}
+
+void NoteVersion(const std::string& program, Rivals* rivals) {
+  const std::string name = program.substr(program.rfind('/') + 1);
+  if (const std::string version = VersionOf(program); !version.empty()) {
+    rivals->versions[name] = version;
+  }
+}
+
 bool GivenElsewhere(const std::vector<RivalPlace>& places) {
   return places.front().kind != RivalPlace::Kind::kProgram;
 }
@@ -153,6 +168,7 @@ void AddRedis(const Config& config, const std::string& host, const TemporaryFold
         absl::StrCat("no ", place.where, " here: apt-get install redis-server"));
     return;
   }
+  NoteVersion(program, rivals);
   const std::string socket = folder.File("redis.socket");
   NetAddress address;
   auto process = StartOnPort(
@@ -214,6 +230,7 @@ void AddMemcached(const Config& config, const std::string& host, const Temporary
     rivals->notes.push_back(absl::StrCat("no ", place.where, " here: apt-get install memcached"));
     return;
   }
+  NoteVersion(program, rivals);
   std::vector<std::string> common = {"-m", absl::StrCat(MemoryFor(config) / kMiB)};
   if (config.value_size > 512 * kKiB) {
     common.insert(common.end(), {"-I", absl::StrCat(config.value_size / kKiB * 2 + 1024, "k")});

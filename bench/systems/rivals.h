@@ -2,6 +2,7 @@
 // folder and without persistence, or reached where the user says.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace verbena::bench {
 struct Rivals {
   std::vector<System> systems;
   std::vector<ChildProcess> processes;
-  std::vector<std::string> notes;  // what is not there, and how to get it
+  std::vector<std::string> notes;               // what is not there, and how to get it
+  std::map<std::string, std::string> versions;  // of the programs started, by their names
 };
 
 // Adds those systems of `config.compare` that are installed or can be reached. Programs listen on

@@ -19,6 +19,9 @@ ServerFacts ParseServerFacts(std::string_view info) {
   };
   facts.items = number(json, "items");
   facts.pid = number(json, "pid");
+  if (const auto version = json.find("version"); version != json.end() && version->is_string()) {
+    facts.version = version->get<std::string>();
+  }
   if (const auto memory = json.find("memory"); memory != json.end() && memory->is_object()) {
     facts.used_bytes = number(*memory, "used_bytes");
   }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "bench/workload/random.h"
 #include "common/base/macros.h"
@@ -115,7 +116,8 @@ absl::StatusOr<Sizes> Sizes::ParseList(std::string_view list) {
         !std::isfinite(weight)) {
       return Wrong(text, "no SIZE:WEIGHT");
     }
-    VERBENA_ASSIGN_OR_RETURN(const uint64_t size, OneSize(text.substr(0, colon), 1));
+    // Files have sizes of 0, too.
+    VERBENA_ASSIGN_OR_RETURN(const uint64_t size, OneSize(text.substr(0, colon), 0));
     values.push_back(size);
     weights.push_back(weight);
   }
@@ -177,6 +179,18 @@ absl::StatusOr<Sizes> Sizes::Parse(std::string_view text) {
   if (TakePrefix(&rest, "file:")) return FromHistogram(std::string(rest));
   VERBENA_ASSIGN_OR_RETURN(const uint64_t size, OneSize(text, 1));
   return Sizes(size);
+}
+
+std::string Sizes::ListText() const {
+  if (table_ == nullptr) return "";
+  std::string text;
+  double before = 0;
+  for (size_t i = 0; i < table_->sizes.size(); ++i) {
+    absl::StrAppendFormat(&text, "%s%d:%.17g", i == 0 ? "list:" : ",", table_->sizes[i],
+                          table_->below[i] - before);
+    before = table_->below[i];
+  }
+  return text;
 }
 
 void Sizes::SetMean() {

@@ -41,6 +41,11 @@ class Sizes {
   // InvalidArgument names file, line and reason.
   static absl::StatusOr<Sizes> FromHistogram(const std::string& path);
 
+  // Whether Parse would take `text` as a list; and the sizes of a list or a file as such a text
+  // (empty for others).
+  static bool IsList(std::string_view text) { return text.substr(0, 5) == "list:"; }
+  std::string ListText() const;
+
   // Whether all are of one size; then that is Mean().
   bool constant() const { return kind_ == Kind::kConstant; }
   uint64_t Mean() const { return mean_; }  // rounded, at least 1 where not all are 0

@@ -455,6 +455,7 @@ verbena_code verbena_get_statistics(verbena_connection* connection, verbena_stat
     to.gets_copied = from.gets_copied;
     to.puts_without_copy = from.puts_without_copy;
     to.reconnects = from.reconnects;
+    to.completions = from.completions;
     std::memset(statistics, 0, size);
     std::memcpy(statistics, &to, std::min(size, sizeof to));
     return absl::OkStatus();

@@ -24,23 +24,15 @@ namespace {
 absl::Status ClosedError() { return absl::FailedPreconditionError("the client was closed"); }
 
 constexpr uint64_t ConnectionStats::*kCounters[] = {
-    &ConnectionStats::gets,
-    &ConnectionStats::changes,
-    &ConnectionStats::reads,
-    &ConnectionStats::read_retries,
-    &ConnectionStats::rpc_gets,
-    &ConnectionStats::pinned_gets,
-    &ConnectionStats::cache_hits,
-    &ConnectionStats::cache_stale,
-    &ConnectionStats::cache_misses,
-    &ConnectionStats::directory_reads,
-    &ConnectionStats::sends,
-    &ConnectionStats::doorbells,
-    &ConnectionStats::bytes_read,
-    &ConnectionStats::bytes_sent,
-    &ConnectionStats::gets_without_copy,
-    &ConnectionStats::gets_copied,
-    &ConnectionStats::puts_without_copy,
+    &ConnectionStats::gets,         &ConnectionStats::changes,
+    &ConnectionStats::reads,        &ConnectionStats::read_retries,
+    &ConnectionStats::rpc_gets,     &ConnectionStats::pinned_gets,
+    &ConnectionStats::cache_hits,   &ConnectionStats::cache_stale,
+    &ConnectionStats::cache_misses, &ConnectionStats::directory_reads,
+    &ConnectionStats::sends,        &ConnectionStats::doorbells,
+    &ConnectionStats::completions,  &ConnectionStats::bytes_read,
+    &ConnectionStats::bytes_sent,   &ConnectionStats::gets_without_copy,
+    &ConnectionStats::gets_copied,  &ConnectionStats::puts_without_copy,
     &ConnectionStats::reconnects,
 };
 static_assert(std::size(kCounters) * sizeof(uint64_t) == sizeof(ConnectionStats));

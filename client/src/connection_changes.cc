@@ -471,6 +471,7 @@ const ConnectionStats& Connection::Impl::stats() const {
   stats_.gets += lone;
   stats_.reads += lone;
   stats_.doorbells += lone;
+  stats_.completions += lone;
   lone_hits_ += lone;
   stats_.cache_hits = counters.cache_hits + lone_hits_;
   stats_.cache_stale = counters.cache_stale;

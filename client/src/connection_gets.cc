@@ -219,6 +219,7 @@ void Connection::Impl::LoneEnd::Set(int with_error, int with_count) {
 void Connection::Impl::BecomeOperation(Operation& op, WarmBlock block, const LoneEnd& end) {
   op.lookup.ReadingWarm(*context_, block.slot, block.length);
   CountPosted(1, end.error);
+  stats_.completions += end.count > 0 ? 1 : 0;
   if (end.count < 0) {
     LoseQueue();
   } else if (end.count > 0 && end.completion.wr_id == op.read_id &&
@@ -583,6 +584,8 @@ int Connection::Impl::PollOnce() {
   }
   if (count < 0) [[unlikely]]
     LoseQueue();
+  else
+    stats_.completions += static_cast<uint64_t>(count);
   if (release_due_) [[unlikely]] {
     // A caller that has its value may not come back for long, and the server keeps the pin.
     release_due_ = false;

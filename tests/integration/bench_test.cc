@@ -289,6 +289,33 @@ TEST_F(BenchTest, ServerKilledInTheMiddleEndsTheRun) {
   EXPECT_TRUE(ReadJson().contains("connection_lost"));
 }
 
+// In every form of the results, and of several rates too.
+TEST_F(BenchTest, ServerKilledInASweepLeavesAMarkedPart) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string where = "--server=" + (*server)->address();
+  ASSERT_EQ(Bench({"load", where, "--records=1000"}).code, 0);
+  const std::string page = json_ + ".html";
+  const auto process =
+      StartBench({"run", where, "--records=1000", "--workload=a", "--sweep=200,300",
+                  "--seconds=1000", "--format=ycsb", "--json=" + json_, "--report=" + page});
+  ASSERT_NE(process, nullptr);
+  ASSERT_TRUE(WaitForPuts((*server)->address()));
+  (*server)->process().Signal(SIGKILL);
+  const Outcome outcome = Finish(*process, std::chrono::seconds(20) + Soon());
+  EXPECT_EQ(outcome.code, 3) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("[OVERALL], Throughput(ops/sec)"));
+  EXPECT_THAT(outcome.err, HasSubstr("ENDED EARLY"));
+  const Json json = ReadJson();
+  EXPECT_EQ(json["partial"], true);
+  EXPECT_EQ(json["probes"].size(), 1u);
+  std::ifstream file(page);
+  const std::string html((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_THAT(html, HasSubstr("This run ended early"));
+  EXPECT_THAT(html, HasSubstr("Response times by rate"));
+  std::remove(page.c_str());
+}
+
 TEST_F(BenchTest, AnOpenLoopReportsBothTimes) {
   const Outcome outcome = Bench(Args("run", {"--workload=a", "--seconds=1.2", "--rate=500",
                                              "--arrival=poisson", "--status_interval=0.5"}));
@@ -388,6 +415,22 @@ TEST_F(BenchTest, AgentsDoARunTogether) {
             3000);
   EXPECT_EQ(json["verify"]["wrong"], 0);
   EXPECT_EQ(json["config"]["agents"].size(), 2u);
+  // YCSB's properties are theirs, too. The parts of read-modify-writes are no operations.
+  const Outcome properties =
+      Bench(Args("run", {agents, FabricFlag(), "-p", "operationcount=1000", "-p", "fieldcount=1",
+                         "-p", "readproportion=0", "-p", "updateproportion=0", "-p",
+                         "readmodifywriteproportion=1"}));
+  ASSERT_EQ(properties.code, 0) << properties.out << properties.err;
+  json = ReadJson();
+  EXPECT_EQ(json["ops"]["read_modify_write"]["count"], 1000);
+  EXPECT_EQ(json["ops"]["read"]["count"], 1000);
+  EXPECT_NEAR(json["throughput_ops_s"].get<double>() * json["seconds"].get<double>(), 1000, 0.1);
+  EXPECT_EQ(json["config"]["properties"]["fieldcount"], "1");
+  // Percentiles of each second are known of all of them together.
+  ASSERT_FALSE(json["series"].empty());
+  EXPECT_THAT(json["series"][0]["ops"]["read"]["p99_us"].get<double>(), Gt(0));
+  EXPECT_THAT(json["verbs_per_op"]["client"]["CQEs"].get<double>(), Gt(0.5));
+  EXPECT_THAT(json["verbs_per_op"]["server"]["CQEs"].get<double>(), Gt(0.3));
   // Those that die in the middle are named, and the result is marked as a part.
   const auto process =
       StartBench(Args("run", {agents, FabricFlag(), "--workload=a", "--seconds=3"}));
@@ -430,6 +473,27 @@ TEST(BenchUsage, WrongUsageIsRefused) {
   EXPECT_EQ(Bench({"run", "--server=127.0.0.1:1", "stray"}).code, 2);
 }
 
+TEST(BenchUsage, WrongPropertiesAreRefused) {
+  const auto run = [](std::vector<std::string> more) {
+    std::vector<std::string> args = {"run", "--server=127.0.0.1:1"};
+    args.insert(args.end(), more.begin(), more.end());
+    return Bench(args);
+  };
+  const Outcome unknown = run({"-p", "recordcuont=5"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("no property 'recordcuont'"));
+  EXPECT_THAT(unknown.err, HasSubstr("the nearest is 'recordcount'"));
+  const Outcome sum = run({"-p", "readproportion=0.5", "-p", "updateproportion=0.3"});
+  EXPECT_EQ(sum.code, 2);
+  EXPECT_THAT(sum.err, HasSubstr("the proportions add up to 0.8, not to 1"));
+  const Outcome file = run({"-P", "/no/such/workload"});
+  EXPECT_EQ(file.code, 2);
+  EXPECT_THAT(file.err, HasSubstr("-P /no/such/workload: the file cannot be read"));
+  const Outcome type = run({"-p", "measurementtype=raw"});
+  EXPECT_EQ(type.code, 2);
+  EXPECT_THAT(type.err, HasSubstr("--hgrm=PREFIX"));
+}
+
 // Bench with its output going where `redirection` of a shell says.
 Outcome BenchInto(const std::string& redirection, const std::vector<std::string>& args,
                   const std::string& before = "") {
@@ -453,13 +517,27 @@ TEST_F(BenchTest, ResultsThatCannotBeWrittenAreAFailure) {
 }
 
 TEST_F(BenchTest, FullDisksAreFailuresAndTheTextIsStillThere) {
-  for (const char* flag : {"--json=/dev/full", "--csv=/dev/full"}) {
+  for (const char* flag : {"--json=/dev/full", "--csv=/dev/full", "--report=/dev/full"}) {
     const Outcome outcome = Bench(
         {"run", "--server=" + server_->address(), "--records=2000", "--operations=100", flag});
     EXPECT_EQ(outcome.code, 6) << flag << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("No space left on device"));
     EXPECT_THAT(outcome.out, HasSubstr("throughput"));
   }
+}
+
+// Files of several names cannot all be /dev/full: there may be no longer ones than 1 KiB instead.
+TEST_F(BenchTest, AFullDiskLeavesNoPartOfAHistogram) {
+  const std::string prefix = ::testing::TempDir() + "/verbena_full_" + std::to_string(getpid());
+  const Outcome outcome = BenchInto("",
+                                    {"run", "--server=" + server_->address(), "--records=2000",
+                                     "--operations=1000", "--workload=c", "--hgrm=" + prefix},
+                                    "ulimit -f 1; ");
+  EXPECT_EQ(outcome.code, 6) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("--hgrm: "));
+  EXPECT_THAT(outcome.err, HasSubstr("File too large"));
+  EXPECT_THAT(outcome.out, HasSubstr("throughput"));
+  EXPECT_NE(access((prefix + "-read.hgrm").c_str(), F_OK), 0);
 }
 
 TEST(BenchUsage, HelpThatCannotBeWrittenIsAFailure) {
@@ -649,6 +727,27 @@ TEST_F(BenchCompare, RivalThatCannotBeReachedIsLeftOut) {
   const Outcome nothing = Bench(Args({"--systems=redis-unix", "--redis=unix:/nonexistent/socket"}));
   EXPECT_EQ(nothing.code, 3);
   EXPECT_THAT(nothing.err, HasSubstr("nothing to compare"));
+}
+
+TEST_F(BenchCompare, RivalsThatAreNotInstalledAreNamedWithTheirPackages) {
+  const Outcome outcome =
+      Bench(Args({"--systems=redis-tcp,memcached-unix", "--redis=/nonexistent/redis-server",
+                  "--memcached=/nonexistent/memcached"}));
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("apt-get install redis-server"));
+  EXPECT_THAT(outcome.err, HasSubstr("apt-get install memcached"));
+  EXPECT_THAT(ReadJson()["error"]["message"].get<std::string>(),
+              HasSubstr("apt-get install redis-server"));
+}
+
+TEST_F(BenchCompare, FullDisksAreFailuresAndTheTextIsStillThere) {
+  for (const char* flag : {"--json=/dev/full", "--report=/dev/full"}) {
+    const Outcome outcome =
+        Bench(Args({"--rounds=1", "--seconds=0.1", "--depth=1", "--systems=verbena-send", flag}));
+    EXPECT_EQ(outcome.code, 6) << flag << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("No space left on device"));
+    EXPECT_THAT(outcome.out, HasSubstr("verbena-send"));
+  }
 }
 
 TEST_F(BenchCompare, ServerKilledInTheMiddleLeavesAPartialResult) {

@@ -153,6 +153,7 @@ TEST_P(LoneGet, ComesAfterAnyNumberOfPollsInVain) {
     EXPECT_EQ(after.gets - before.gets, 1u);
     EXPECT_EQ(after.reads - before.reads, 1u);
     EXPECT_EQ(after.doorbells - before.doorbells, 1u);
+    EXPECT_EQ(after.completions - before.completions, 1u);
     EXPECT_EQ(after.cache_hits - before.cache_hits, 1u);
   }
 }

@@ -135,6 +135,7 @@ struct ConnectionStats {
   uint64_t directory_reads = 0;    ///< pages of the server's directory that were READ
   uint64_t sends = 0;              ///< request messages
   uint64_t doorbells = 0;          ///< lists of READs posted, each with one call of ibv_post_send
+  uint64_t completions = 0;        ///< entries taken from the completion queue
   uint64_t bytes_read = 0;         ///< asked for with READs
   uint64_t bytes_sent = 0;         ///< of request messages
   uint64_t gets_without_copy = 0;  ///< by GetInto, the value READ to where it was wanted

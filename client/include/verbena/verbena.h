@@ -413,6 +413,7 @@ typedef struct verbena_statistics {
   uint64_t gets_copied;
   uint64_t puts_without_copy;
   uint64_t reconnects;
+  uint64_t completions;
   /// @}
 } verbena_statistics;
 

@@ -93,8 +93,8 @@ TEST(CoreProperties, HaveYcsbsDefaults) {
   EXPECT_EQ(config->insert_retry_interval, std::chrono::seconds(3));
   EXPECT_EQ(config->threads, 1u);
   EXPECT_EQ(config->load.rate, 0);
-  EXPECT_EQ(config->measurement_interval, "op");
-  EXPECT_THAT(config->load.ycsb_percentiles, ElementsAre(50, 95, 99));
+  EXPECT_EQ(config->load.ycsb.times, YcsbForm::Times::kAll);
+  EXPECT_THAT(config->load.ycsb.percents, ElementsAre(50, 95, 99));
 }
 
 TEST(CoreProperties, EveryOneIsTaken) {
@@ -130,7 +130,10 @@ TEST(CoreProperties, EveryOneIsTaken) {
                                                "target=500",
                                                "maxexecutiontime=20",
                                                "status.interval=5",
-                                               "measurementtype=hdrhistogram",
+                                               "measurementtype=hdrhistogram+histogram",
+                                               "histogram.buckets=20",
+                                               "timeseries.granularity=1000",
+                                               "hdrhistogram.fileoutput=false",
                                                "measurement.interval=both",
                                                "hdrhistogram.percentiles=50,99.9",
                                                "core_workload_insertion_retry_limit=2",
@@ -164,8 +167,13 @@ TEST(CoreProperties, EveryOneIsTaken) {
   EXPECT_EQ(config->connections, 4u);
   EXPECT_EQ(config->load.rate, 500);
   EXPECT_EQ(config->duration, std::chrono::seconds(20));
-  EXPECT_EQ(config->measurement_interval, "both");
-  EXPECT_THAT(config->load.ycsb_percentiles, ElementsAre(50, 99.9));
+  EXPECT_EQ(config->load.status_interval, std::chrono::seconds(5));
+  const YcsbForm& form = config->load.ycsb;
+  EXPECT_EQ(form.times, YcsbForm::Times::kBoth);
+  EXPECT_TRUE(form.percentiles && form.histogram);
+  EXPECT_FALSE(form.time_series);
+  EXPECT_EQ(form.buckets, 20u);
+  EXPECT_THAT(form.percents, ElementsAre(50, 99.9));
   EXPECT_EQ(config->insert_retries, 2u);
   EXPECT_EQ(config->insert_retry_interval, std::chrono::milliseconds(500));
 }
@@ -185,6 +193,25 @@ TEST(CoreProperties, FlagsOfTheSameMeaningWin) {
   EXPECT_EQ(config->distribution, Distribution::kZipfian);
   EXPECT_EQ(config->workload.fields.count, 1u);
   EXPECT_EQ(config->value_size, 100u);
+}
+
+TEST(CoreProperties, HistogramsMayBeGivenAsLists) {
+  const auto config = Applied({.assignments = {"fieldcount=2", "fieldlengthdistribution=histogram",
+                                               "fieldlengthhistogram=list:10:1,30:1"}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->sizes->Mean(), 20u);
+}
+
+TEST(CoreProperties, AFlagSaysHowOftenProgressIsShown) {
+  const auto config = Applied({.assignments = {"status.interval=5"}, .flags = {"status_interval"}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_NE(config->load.status_interval, std::chrono::seconds(5));
+  for (const auto& [value, times] : {std::pair{"op", YcsbForm::Times::kService},
+                                     std::pair{"intended", YcsbForm::Times::kResponse}}) {
+    EXPECT_EQ(
+        Applied({.assignments = {std::string("measurement.interval=") + value}})->load.ycsb.times,
+        times);
+  }
 }
 
 TEST(CoreProperties, AmongThemOnlyOperationsMeansNoTimeLimit) {
@@ -258,7 +285,15 @@ TEST(CoreProperties, ValuesOutOfRangeAreNamedWithTheRange) {
            {{"target=-5"}, "0 to 1e+09"},
            {{"maxexecutiontime=-1"}, "0 to 1e+06"},
            {{"status.interval=0"}, "1 to 86400"},
-           {{"measurementtype=raw"}, "hdrhistogram"},
+           {{"measurementtype=raw"}, "--hgrm=PREFIX"},
+           {{"measurementtype=none"}, "hdrhistogram, histogram or timeseries"},
+           {{"measurementtype=histogram+timeseries"}, "only one of histogram and timeseries"},
+           {{"measurementtype=hdrhistogram+"}, "hdrhistogram, histogram or timeseries"},
+           {{"histogram.buckets=0"}, "1 to 100000"},
+           {{"timeseries.granularity=500"}, "1000"},
+           {{"hdrhistogram.fileoutput=true"}, "--hgrm=PREFIX"},
+           {{"fieldlengthdistribution=histogram", "fieldlengthhistogram=list:x:1"},
+            "'x' is no size"},
            {{"measurement.interval=none"}, "op or intended or both"},
            {{"hdrhistogram.percentiles=50,x"}, "above 0 up to 100"},
            {{"core_workload_insertion_retry_limit=-1"}, "0 to 1000000"},

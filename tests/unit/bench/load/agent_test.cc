@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -57,13 +59,24 @@ ConnectBackends Over(MemoryStore* store) {
 
 // A configuration as the command line would make it. Flags are the process's, and those of the
 // agents too, which here are in the same one: they all set the same values.
-Config FromFlags(Command command, const std::vector<std::pair<std::string, std::string>>& flags) {
+Config FromFlags(Command command, const std::vector<std::pair<std::string, std::string>>& flags,
+                 const Properties& properties = {}) {
   for (const auto& [name, value] : flags) {
     EXPECT_FALSE(gflags::SetCommandLineOption(name.c_str(), value.c_str()).empty()) << name;
   }
-  const auto config = ConfigFromFlags(command);
+  const auto config = ConfigFromFlags(command, properties);
   EXPECT_TRUE(config.ok()) << config.status();
   return *config;
+}
+
+// One second with three reads and an error, the reads of 1, 2 and 3 us.
+std::vector<SeriesPart> SomeParts() {
+  std::vector<SeriesPart> parts(1);
+  parts[0].end = parts[0].seconds = 1;
+  parts[0].kinds[0] = std::make_unique<SeriesPart::Kind>();
+  parts[0].kinds[0]->errors = 1;
+  for (uint64_t i = 1; i <= 3; ++i) parts[0].kinds[0]->latency.Record(i * 1000);
+  return parts;
 }
 
 TEST(Agents, LoadTheirShares) {
@@ -123,7 +136,7 @@ TEST(Agents, OneThatDiesIsNamed) {
     EXPECT_TRUE(socket.Read(kPatience).ok());
     EXPECT_TRUE(socket.Write({{"type", "ready"}}).ok());
     EXPECT_TRUE(socket.Read(kPatience).ok());
-    EXPECT_TRUE(socket.Write({{"type", "progress"}, {"operations", 3}}).ok());
+    EXPECT_TRUE(socket.Write(ProgressMessage(3, SomeParts())).ok());
     EXPECT_TRUE(socket.Write(ResultMessage(part, {})).ok());
     // Until the coordinator goes.
     while (true) {
@@ -164,7 +177,7 @@ TEST(Agents, WhatTheyCannotDoIsToldWithTheirName) {
 TEST(Agents, FlagsThatTheyCannotHaveAreRefused) {
   const gflags::FlagSaver saver;
   gflags::SetCommandLineOption("baseline", "true");
-  const auto flags = FlagsForAgents();
+  const auto flags = FlagsForAgents({});
   ASSERT_FALSE(flags.ok());
   EXPECT_THAT(std::string(flags.status().message()),
               HasSubstr("--baseline=true cannot be used with --agents"));
@@ -189,14 +202,16 @@ TEST(AgentMessages, ResultsComeBackAsTheyWere) {
   result.open_loop.emplace();
   result.open_loop->due = 6000;
   result.open_loop->backlog_most = 10;
-  result.series.resize(2);
-  result.series[1].kinds[0].count = 4;
+  result.parts = 40;
+  result.part_errors = 1;
+  result.counters.completions = 99;
+  result.server_verbs = {1, 2, 3, 4, 5, 6};
   RunContext context;
   context.server.items = 5;
   context.server.used_bytes = 500;
   // Through the text, as over the wire.
-  const Json wire = Json::parse(
-      ResultMessage(result, context).dump(-1, ' ', false, Json::error_handler_t::replace));
+  const Json wire = Json::parse(ResultMessage(result, context, SomeParts())
+                                    .dump(-1, ' ', false, Json::error_handler_t::replace));
   const auto back = ParseResult(wire);
   ASSERT_TRUE(back.ok()) << back.status();
   const OpResult& got = back->result.ops[0];
@@ -212,8 +227,15 @@ TEST(AgentMessages, ResultsComeBackAsTheyWere) {
   EXPECT_EQ(back->result.counters.reads, 77u);
   EXPECT_EQ(back->result.counters.bytes_sent, 88u);
   EXPECT_EQ(back->result.open_loop->due, 6000u);
-  EXPECT_EQ(back->result.series[1].kinds[0].count, 4u);
-  EXPECT_FALSE(back->result.series[1].kinds[0].percentiles);
+  EXPECT_EQ(back->result.parts, 40u);
+  EXPECT_EQ(back->result.part_errors, 1u);
+  EXPECT_EQ(back->result.counters.completions, 99u);
+  EXPECT_EQ(back->result.server_verbs->bytes_sent, 6u);
+  ASSERT_EQ(back->parts.size(), 1u);
+  const SeriesRow row = back->parts[0].Row();
+  EXPECT_EQ(row.kinds[0].count, 3u);
+  EXPECT_EQ(row.kinds[0].errors, 1u);
+  EXPECT_EQ(row.kinds[0].p50, 2000u);
   EXPECT_EQ(*back->context.server.used_bytes, 500u);
 }
 
@@ -245,11 +267,30 @@ TEST(AgentMessages, WrongResultsAreRefused) {
                             "{}", "[[18446744073709551615,1]]"}) {
     EXPECT_FALSE(with_cells(Json::parse(cells))) << cells;
   }
-  Json series = good;
-  series["series"] = Json::parse(R"([{"end":1,"seconds":1,"kinds":[[1,2,3]]}])");
-  EXPECT_FALSE(ParseResult(series).ok());
-  series["series"] = Json::parse(R"([{"end":-1,"seconds":1,"kinds":[]}])");
-  EXPECT_FALSE(ParseResult(series).ok());
+  const auto with_parts = [&good](const char* parts) {
+    Json json = good;
+    json["parts"] = Json::parse(parts);
+    return ParseResult(json).ok();
+  };
+  EXPECT_TRUE(with_parts(R"([{"end":1,"seconds":1,"operations":1,"kinds":{}}])"));
+  EXPECT_TRUE(
+      with_parts(R"([{"end":1,"seconds":1,"operations":1,"kinds":{"read":{"errors":0,"latency":
+      {"cells":[[5,1]],"sum":5,"max":5}}}}])"));
+  for (
+      const char* parts :
+      {R"([{"end":-1,"seconds":1,"operations":1,"kinds":{}}])",
+       R"([{"end":1,"seconds":1,"operations":1}])", R"([5])",
+       R"([{"end":1,"seconds":1,"operations":1,"kinds":{"walk":{"errors":0}}}])",
+       R"([{"end":1,"seconds":1,"operations":1,"kinds":{"read":5}}])",
+       R"([{"end":1,"seconds":1,"operations":1,"kinds":{"read":{"errors":0,"latency":{"cells":[[5]]}}}}])"}) {
+    EXPECT_FALSE(with_parts(parts)) << parts;
+  }
+  Json more = good;
+  more["rmw_parts"] = 1U;  // of no operations
+  EXPECT_FALSE(ParseResult(more).ok());
+  more = good;
+  more["server_verbs"] = {{"sends", 1U}};
+  EXPECT_FALSE(ParseResult(more).ok());
 }
 
 TEST(AgentMessages, PreparationsAreChecked) {
@@ -276,7 +317,95 @@ TEST(AgentMessages, PreparationsAreChecked) {
   EXPECT_THAT(error("flags", {{"json", "/etc/passwd"}}), HasSubstr("may not set --json"));
   EXPECT_THAT(error("flags", {{"flagfile", "/etc/passwd"}}), HasSubstr("may not set --flagfile"));
   EXPECT_THAT(error("flags", {{"depth", 4}}), HasSubstr("flags"));
+  EXPECT_THAT(error("flags", {{"value_size", "file:/etc/passwd"}}), HasSubstr("name a file"));
+  EXPECT_THAT(error("properties", {{"fieldlengthhistogram", "/etc/passwd"}}),
+              HasSubstr("name a file"));
+  EXPECT_THAT(error("properties", {{"fieldlengthdistribution", "histogram"}}),
+              HasSubstr("name a file"));
+  EXPECT_THAT(error("properties", {{"fieldcount", 4}}), HasSubstr("properties"));
+  EXPECT_THAT(error("has_properties", 1), HasSubstr("has_properties"));
 }
+
+// What a coordinator was told by properties and files, its agents do, without the files.
+TEST(Agents, HaveThePropertiesToo) {
+  const gflags::FlagSaver saver;
+  MemoryStore store;
+  OneAgent one(
+      [&](LineSocket& socket) { EXPECT_TRUE(ServeCoordinator(socket, Over(&store)).ok()); });
+  const std::string path = ::testing::TempDir() + "/verbena_agent_sizes";
+  std::ofstream(path) << "10 1\n";
+  Properties properties;
+  for (const std::string text :
+       {"recordcount=60", "insertstart=10", "fieldcount=3", "fieldlengthdistribution=histogram"}) {
+    ASSERT_TRUE(properties.AddAssignment(text).ok());
+  }
+  ASSERT_TRUE(properties.AddAssignment("fieldlengthhistogram=" + path).ok());
+  const Config config =
+      FromFlags(Command::kLoad, {{"server", "127.0.0.1:1"}, {"agents", one.address()}}, properties);
+  std::remove(path.c_str());
+  auto coordinator = Coordinator::Start(config);
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+  const auto result = (*coordinator)->Run(config);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(store.map.size(), 50u);
+  const RecordValues values = config.record_values();
+  for (const auto& [key, value] : store.map) {
+    EXPECT_EQ(value.size(), values.MeanSize());
+    EXPECT_TRUE(values.Verify(key, value)) << key;
+  }
+}
+
+TEST(FlagsForAgentsTest, FilesGoAsLists) {
+  const gflags::FlagSaver saver;
+  const std::string path = ::testing::TempDir() + "/verbena_flag_sizes";
+  std::ofstream(path) << "10 1\n20 3\n";
+  const Config config =
+      FromFlags(Command::kRun,
+                {{"server", "127.0.0.1:1"}, {"agents", "h:1"}, {"value_size", "file:" + path}});
+  std::remove(path.c_str());
+  const auto flags = FlagsForAgents(config);
+  ASSERT_TRUE(flags.ok()) << flags.status();
+  EXPECT_EQ(flags->at("value_size"), "list:10:0.25,20:0.75");
+}
+
+SeriesPart PartOf(uint64_t nanos, int count) {
+  SeriesPart part;
+  part.end = part.seconds = 1;
+  part.kinds[0] = std::make_unique<SeriesPart::Kind>();
+  for (int i = 0; i < count; ++i) part.kinds[0]->latency.Record(nanos);
+  return part;
+}
+
+// Percentiles of a second are those of all processes' operations, not a mean of theirs.
+TEST(SeriesMergerTest, SettlesARowWhenAllHaveGivenTheirs) {
+  SeriesMerger merger(2);
+  EXPECT_TRUE(merger.Add(0, PartOf(1000, 97)));
+  EXPECT_TRUE(merger.Add(0, PartOf(1000, 1)));
+  EXPECT_EQ(merger.last(), nullptr);
+  EXPECT_TRUE(merger.Add(1, PartOf(2000, 3)));
+  ASSERT_NE(merger.last(), nullptr);
+  EXPECT_EQ(merger.last()->Latency().count(), 100u);
+  // One that is lost is waited for no longer.
+  merger.End(1);
+  EXPECT_EQ(merger.last()->Latency().count(), 1u);
+  EXPECT_FALSE(merger.Add(1, PartOf(1, 1)));
+  const auto rows = merger.TakeRows();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].kinds[0].count, 100u);
+  EXPECT_EQ(rows[0].kinds[0].p50, 1000u);
+  EXPECT_EQ(rows[0].kinds[0].p99, 2000u);
+}
+
+TEST(SeriesMergerTest, HoldsOnlySoMuch) {
+  SeriesMerger merger(2);
+  for (size_t i = 0; i < SeriesMerger::kMostAhead; ++i) ASSERT_TRUE(merger.Add(0, PartOf(1, 1)));
+  EXPECT_FALSE(merger.Add(0, PartOf(1, 1)));
+  EXPECT_TRUE(merger.Add(1, PartOf(1, 1)));
+  EXPECT_TRUE(merger.Add(0, PartOf(1, 1)));
+  EXPECT_EQ(merger.TakeRows().size(), SeriesMerger::kMostAhead + 1);
+}
+
+TEST(SeriesMergerTest, OfNobodyIsEmpty) { EXPECT_TRUE(SeriesMerger(0).TakeRows().empty()); }
 
 TEST(LineSockets, RefuseWhatIsNoObject) {
   auto listener = LineListener::Listen("127.0.0.1:0");

@@ -127,6 +127,53 @@ TEST(Sweep, RunsEachRateWithItsWarmup) {
   EXPECT_DOUBLE_EQ(rates.Sum().seconds, 3);
 }
 
+// The parts of read-modify-writes are no operations of their own, in the sum as little as in a run.
+TEST(Sweep, CountsReadModifyWritesOnce) {
+  Config config;
+  config.load.sweep = {1000, 2000};
+  const RatesResult rates = RunRates(config, [](const Config&) {
+    RunResult result;
+    result.seconds = 1;
+    for (const OpKind kind : {OpKind::kReadModifyWrite, OpKind::kRead, OpKind::kUpdate}) {
+      result.ops[Index(kind)].count = 10;
+      result.ops[Index(kind)].errors = kind == OpKind::kUpdate ? 0 : 1;
+    }
+    result.parts = 20;
+    result.part_errors = 1;
+    return absl::StatusOr<RunResult>(std::move(result));
+  });
+  EXPECT_EQ(rates.Sum().operations(), 20u);
+  EXPECT_EQ(rates.Sum().errors(), 2u);
+}
+
+TEST(RatesReportTest, DrawsPercentilesAndThroughputByRate) {
+  Config config = SearchConfig(std::chrono::milliseconds(2));
+  const RatesResult rates =
+      RunRates(config, [](const Config& run) { return absl::StatusOr<RunResult>(QueueAt(run)); });
+  const Report report = RatesReport(config, {}, rates);
+  const ReportSection& section = report.sections[0];
+  EXPECT_THAT(section.text, HasSubstr("highest rate that keeps p99"));
+  ASSERT_EQ(section.lines.size(), 2u);
+  ASSERT_EQ(section.lines[0].series.size(), 3u);
+  EXPECT_EQ(section.lines[0].series[1].name, "p99");
+  const auto& p99 = section.lines[0].series[1].points;
+  // All but the closed loop, in the order of their rates, however the search went.
+  ASSERT_EQ(p99.size(), rates.probes.size() - 1);
+  for (size_t i = 1; i < p99.size(); ++i) {
+    EXPECT_GE(p99[i].x, p99[i - 1].x);
+    EXPECT_GE(p99[i].y, p99[i - 1].y);
+  }
+  EXPECT_EQ(section.lines[1].series[0].name, "done");
+  EXPECT_EQ(section.tables[0].rows.size(), rates.probes.size());
+  const std::string page = HtmlPage(report);
+  EXPECT_THAT(page, HasSubstr("Response times by rate"));
+  EXPECT_THAT(page, HasSubstr("SCHEDULE NOT KEPT"));
+  // Without any run there is a page, too.
+  RatesResult none;
+  none.failure = absl::UnavailableError("nobody <there>");
+  EXPECT_THAT(HtmlPage(RatesReport(config, {}, none)), HasSubstr("nobody &lt;there&gt;"));
+}
+
 TEST(Ramp, GoesOnWithoutWarmup) {
   Config config;
   config.load.ramp = *ParseRamp("1000:3000:1000@0.5");

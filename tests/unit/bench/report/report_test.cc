@@ -38,6 +38,7 @@ RunContext SomeContext() {
   context.device = "soft0";
   context.server.items = 1000;
   context.server.used_bytes = 150'000;
+  context.server.version = "1.2.3";
   return context;
 }
 
@@ -81,6 +82,41 @@ TEST(RunJson, HasTheDocumentedShape) {
   EXPECT_EQ(json["verify"]["wrong"], 0);
   EXPECT_EQ(json["memory"]["bytes_per_item"], 150.0);
   EXPECT_EQ(json["environment"]["fabric"], "soft");
+  EXPECT_EQ(json["environment"]["verbena-server"], "1.2.3");
+}
+
+// A run can be repeated from it.
+TEST(ConfigJsonTest, HasAllThatWasAskedFor) {
+  Config config;
+  config.workload = *FindWorkload("e");
+  config.workload.fields.count = 3;
+  config.distribution.kind = Distribution::kHotspot;
+  config.records = 100;
+  config.insert_start = 10;
+  config.insert_count = 50;
+  config.sizes = *Sizes::Parse("uniform:10-20");
+  config.key_sizes = SizeModel::kEtc;
+  config.connect.tos = 96;
+  config.load.ramp = *ParseRamp("1000:3000:1000@0.5");
+  config.load.search = *ParseSearch("p99:50us");
+  config.load.sweep = {5, 6};
+  config.baseline = true;
+  config.rounds = 9;
+  ASSERT_TRUE(config.properties.AddAssignment("fieldcount=3").ok());
+  const nlohmann::json json = ConfigJson(config);
+  EXPECT_EQ(json["proportions"], (nlohmann::json{{"scan", 0.95}, {"insert", 0.05}}));
+  EXPECT_EQ(json["scan_lengths"]["max"], 100);
+  EXPECT_EQ(json["hotspot_data_fraction"], 0.2);
+  EXPECT_EQ(json["fields"]["count"], 3);
+  EXPECT_EQ(json["insert_count"], 50);
+  EXPECT_EQ(json["value_sizes"], "uniform:10B-20B");
+  EXPECT_EQ(json["key_sizes"], "etc");
+  EXPECT_EQ(json["tos"], 96);
+  EXPECT_EQ(json["ramp"]["step"], 1000);
+  EXPECT_EQ(json["search"]["limit_us"], 50);
+  EXPECT_EQ(json["sweep"].size(), 2u);
+  EXPECT_EQ(json["baseline_rounds"], 9);
+  EXPECT_EQ(json["properties"]["fieldcount"], "3");
 }
 
 TEST(RunJson, LeavesOutWhatIsNotKnown) {

@@ -72,6 +72,50 @@ TEST(YcsbTextTest, HasAnIntendedBlockInAnOpenLoop) {
   EXPECT_THAT(text, HasSubstr("[Intended-READ], MaxLatency(us), 10000\n"));
 }
 
+Config WithForm(const YcsbForm& form) {
+  Config config;
+  config.load.ycsb = form;
+  return config;
+}
+
+TEST(YcsbTextTest, HasTheTimesThatMeasurementIntervalSays) {
+  const auto text = [](YcsbForm::Times times, bool open) {
+    return YcsbText(WithForm({.times = times}), ThousandReads(open));
+  };
+  EXPECT_THAT(text(YcsbForm::Times::kService, true), Not(HasSubstr("Intended")));
+  EXPECT_THAT(text(YcsbForm::Times::kService, true), HasSubstr("[READ], MaxLatency(us), 1000\n"));
+  EXPECT_THAT(text(YcsbForm::Times::kResponse, true), Not(HasSubstr("Intended")));
+  EXPECT_THAT(text(YcsbForm::Times::kResponse, true), HasSubstr("[READ], MaxLatency(us), 10000\n"));
+  EXPECT_THAT(text(YcsbForm::Times::kBoth, true),
+              HasSubstr("[Intended-READ], MaxLatency(us), 10000"));
+  // In a closed loop an operation is due when it is submitted.
+  EXPECT_THAT(text(YcsbForm::Times::kBoth, false),
+              HasSubstr("[Intended-READ], MaxLatency(us), 1000\n"));
+  EXPECT_THAT(text(YcsbForm::Times::kResponse, false), HasSubstr("[READ], MaxLatency(us), 1000\n"));
+}
+
+TEST(YcsbTextTest, HasHistogramsInMilliseconds) {
+  RunResult result = ThousandReads(false);
+  for (int i = 0; i < 4; ++i) result.ops[Index(OpKind::kRead)].latency.Record(2'500'000 + i);
+  result.ops[Index(OpKind::kRead)].latency.Record(7'000'000'000);
+  const std::string text =
+      YcsbText(WithForm({.percentiles = false, .histogram = true, .buckets = 3}), result);
+  // 1,000 us is the first of the second one.
+  EXPECT_THAT(text, HasSubstr("[READ], Return=NOT_FOUND, 2\n[READ], 0, 999\n[READ], 1, 1\n"
+                              "[READ], 2, 4\n[READ], >3, 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("PercentileLatency")));
+}
+
+TEST(YcsbTextTest, HasTheMeanOfEachSecond) {
+  RunResult result = ThousandReads(false);
+  result.series.resize(3);
+  result.series[0].kinds[Index(OpKind::kRead)] = {100, 1, 2500, 1500, 9000, 9500, 9900};
+  result.series[2].kinds[Index(OpKind::kRead)] = {100, 1, 3500, 1500, 9000, 9500, 9900};
+  const std::string text = YcsbText(WithForm({.time_series = true}), result);
+  EXPECT_THAT(text, HasSubstr("[READ], 0, 2.50\n[READ], 2000, 3.50\n"));
+  EXPECT_THAT(text, HasSubstr("[READ], 99thPercentileLatency(us), 990\n"));
+}
+
 TEST(YcsbTextTest, NamesPercentilesAsYcsbDoes) {
   EXPECT_EQ(YcsbOrdinal(50), "50th");
   EXPECT_EQ(YcsbOrdinal(1), "1st");
@@ -111,12 +155,12 @@ TEST(Csv, HasALineForEachSecondAndKind) {
   rows[0].kinds[Index(OpKind::kUpdate)] = {5, 0, 3000, 3000, 3000, 3000, 3000};
   rows[1].end = 1.5;
   rows[1].seconds = 0.5;
-  rows[1].kinds[Index(OpKind::kRead)] = {50, 0, 2000, 0, 0, 0, 2000, false};
+  rows[1].kinds[Index(OpKind::kRead)] = {50, 0, 2000, 1000, 2000, 2000, 2000};
   EXPECT_EQ(CsvHeader() + CsvLines(rows),
             "second,seconds,kind,count,errors,ops_s,mean_us,p50_us,p99_us,p99.9_us,max_us\n"
             "1.000,1.000,read,100,1,100.0,2.000,1.500,9.000,9.500,9.900\n"
             "1.000,1.000,update,5,0,5.0,3.000,3.000,3.000,3.000,3.000\n"
-            "1.500,0.500,read,50,0,100.0,2.000,,,,2.000\n");
+            "1.500,0.500,read,50,0,100.0,2.000,1.000,2.000,2.000,2.000\n");
 }
 
 TEST(RunTableTest, SaysWhichTimesTheseAre) {
@@ -136,6 +180,7 @@ TEST(RunJsonTest, HasBothTimes) {
   result.server_verbs = {1003, 0, 1003, 500, 2006, 100'300};
   result.counters.reads = 1003;
   result.counters.sends = 2006;
+  result.counters.completions = 4012;
   const auto json = RunJson(Config{}, {}, result, nullptr);
   const auto& read = json["ops"]["read"];
   EXPECT_EQ(read["latency_is"], "response time");
@@ -152,6 +197,7 @@ TEST(RunJsonTest, HasBothTimes) {
   EXPECT_NEAR(json["open_loop"]["missed_share"], 0.495, 1e-9);
   EXPECT_DOUBLE_EQ(json["verbs_per_op"]["client"]["READs"], 1);
   EXPECT_DOUBLE_EQ(json["verbs_per_op"]["client"]["WQEs"], 3);
+  EXPECT_DOUBLE_EQ(json["verbs_per_op"]["client"]["CQEs"], 4);
   EXPECT_DOUBLE_EQ(json["verbs_per_op"]["server"]["CQEs"], 2);
   const auto closed = RunJson(Config{}, {}, ThousandReads(false), nullptr);
   EXPECT_EQ(closed["ops"]["read"]["latency_is"], "service time");

@@ -173,6 +173,18 @@ TEST(Sizes, HistogramFiles) {
   EXPECT_THAT(Sizes::Parse("file:/").status().ToString(), HasSubstr("cannot be read"));
 }
 
+TEST(Sizes, ListsSayWhatFilesSay) {
+  const std::string path = ::testing::TempDir() + "/verbena_list_" + std::to_string(getpid());
+  std::ofstream(path) << "0 1\n100 2\n5000 0\n7 1.5\n";
+  const auto file = Sizes::Parse("file:" + path);
+  std::remove(path.c_str());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto list = Sizes::Parse(file->ListText());
+  ASSERT_TRUE(Sizes::IsList(file->ListText()) && list.ok()) << file->ListText();
+  for (double u = 0; u < 1; u += 0.001) EXPECT_EQ(file->At(u), list->At(u)) << u;
+  EXPECT_EQ(Sizes(100).ListText(), "");
+}
+
 TEST(Sizes, RefusesWithTheWrongPart) {
   for (const auto& [text, part] :
        std::vector<std::pair<const char*, const char*>>{{"0", "'0'"},
