@@ -36,6 +36,7 @@ Json LaneJson(const LaneResult& lane, bool soft) {
   if (lane.wire.has_value()) {
     json["wire"] = {{"bytes_per_op", lane.wire->per_op}, {"source", lane.wire->source}};
   }
+  json["verbs_per_op"] = VerbsJson(lane.sum);
   json["turns"] = Json::array();
   for (const Turn& turn : lane.turns) {
     json["turns"].push_back({{"round", turn.round},

@@ -9,7 +9,8 @@
 namespace verbena::bench {
 namespace {
 
-// One column on a phone, two charts side by side where there is room. On narrow screens each row of
+// One column on a phone, two charts side by side where there is room. Numbers are not broken to
+// make room for the last column of a table, which may hold anything. On narrow screens each row of
 // a table becomes a block whose cells name their columns, so nothing is wider than the screen.
 constexpr char kStyle[] = R"(
 *{box-sizing:border-box}
@@ -26,6 +27,7 @@ figcaption svg{display:inline-block;width:26px;height:10px;margin-right:4px}
 table{border-collapse:collapse;width:100%;font-size:.9em}
 th,td{text-align:right;padding:3px 8px;border-bottom:1px solid #ddd}
 th:first-child,td:first-child{text-align:left}
+th:not(:last-child),td:not(:last-child){overflow-wrap:break-word}
 @media screen and (max-width:700px){
 table,tbody,tr,td{display:block;width:100%}thead{display:none}
 tr{border-bottom:2px solid #999;padding:4px 0}

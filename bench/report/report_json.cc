@@ -191,6 +191,11 @@ nlohmann::json LatencyJson(const Histogram& latency) {
   return json;
 }
 
+nlohmann::json VerbsJson(const RunResult& result) {
+  return {{"client", FiguresJson(ClientVerbs(result))},
+          {"server", FiguresJson(ServerVerbs(result))}};
+}
+
 nlohmann::json ResultJson(const RunResult& result) {
   Json json = ThroughputJson(result);
   json["seconds"] = result.seconds;
@@ -200,8 +205,7 @@ nlohmann::json ResultJson(const RunResult& result) {
   if (const auto doorbells = result.doorbells_per_op()) {
     json["rdma"]["doorbells_per_op"] = *doorbells;
   }
-  json["verbs_per_op"] = {{"client", FiguresJson(ClientVerbs(result))},
-                          {"server", FiguresJson(ServerVerbs(result))}};
+  json["verbs_per_op"] = VerbsJson(result);
   if (const auto rate = result.scanned_per_second()) {
     json["scans"] = {{"items", result.scanned},
                      {"items_s", *rate},

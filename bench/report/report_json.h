@@ -17,6 +17,8 @@ namespace verbena::bench {
 nlohmann::json ThroughputJson(const RunResult& result);
 // Mean, min, max and percentiles, in us.
 nlohmann::json LatencyJson(const Histogram& latency);
+// "client" and "server": what verbs each operation has cost.
+nlohmann::json VerbsJson(const RunResult& result);
 // All that RunJson has of a result itself, without where and how it was measured.
 nlohmann::json ResultJson(const RunResult& result);
 // All of a load or run. `baseline` may be null.

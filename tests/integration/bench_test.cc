@@ -683,6 +683,9 @@ TEST_F(BenchCompare, ComparesWhatIsThere) {
     EXPECT_TRUE(system["server"].contains("cpu_us_per_op")) << names.back();
     EXPECT_THAT(system["client"]["cpu_us_per_op"].get<double>(), Gt(0)) << names.back();
     EXPECT_THAT(system["wire"]["bytes_per_op"].get<double>(), Gt(0)) << names.back();
+    if (names.back() == "verbena") {
+      EXPECT_THAT(system["verbs_per_op"]["client"]["CQEs"].get<double>(), Gt(0.5));
+    }
   }
   EXPECT_THAT(names, ::testing::IsSupersetOf({"verbena", "verbena-send", "raw-read", "raw-send"}));
   EXPECT_THAT(json["ratios"]["verbena_over_verbena-send"].get<double>(), Gt(0));
