@@ -36,6 +36,19 @@ TtlCallback Calling(verbena_connection* handle, verbena_ttl_callback callback, v
     callback(context, Record(*handle, status), ttl.has_value() ? ttl->count() : -1);
   };
 }
+StatusCallback Calling(verbena_connection* handle, verbena_ping_callback callback, void* context) {
+  return [handle, callback, context](const absl::Status& status) {
+    const InCallback in_callback(*handle);
+    callback(context, Record(*handle, status));
+  };
+}
+InfoCallback Calling(verbena_connection* handle, verbena_info_callback callback, void* context) {
+  return [handle, callback, context](const absl::Status& status, const std::string& text) {
+    const InCallback in_callback(*handle);
+    const verbena_code code = Record(*handle, status);
+    callback(context, code, status.ok() ? text.c_str() : nullptr, status.ok() ? text.size() : 0);
+  };
+}
 ScanCallback Calling(verbena_connection* handle, verbena_scan_ended_callback callback,
                      void* context) {
   return
@@ -52,6 +65,16 @@ ScanCallback Calling(verbena_connection* handle, verbena_scan_ended_callback cal
         }
         callback(context, code, items.data(), items.size());
       };
+}
+
+// Submits an operation on no key: `submit(Connection&, callback)`.
+template <typename Callback, typename Submit>
+verbena_code SubmitOnNoKey(verbena_connection* handle, Callback callback, void* context,
+                           Submit submit) {
+  return Call(handle, Waits::kNo, [&](Connection& connection) -> absl::Status {
+    if (callback == nullptr) return absl::InvalidArgumentError("the callback is NULL");
+    return submit(connection, Calling(handle, callback, context));
+  });
 }
 
 // Submits an operation on a key: `submit(Connection&, key, callback)`.
@@ -90,6 +113,7 @@ using verbena::c_api::Call;
 using verbena::c_api::CallOptionsOf;
 using verbena::c_api::PutOptionsFrom;
 using verbena::c_api::SubmitOn;
+using verbena::c_api::SubmitOnNoKey;
 using verbena::c_api::SubmitUnder;
 using verbena::c_api::Waits;
 
@@ -184,6 +208,22 @@ verbena_code verbena_submit_ttl(verbena_connection* connection, const void* key,
                   [&](Connection& of, std::string_view name, verbena::TtlCallback ended) {
                     return of.SubmitTtl(name, std::move(ended), CallOptionsOf(*connection));
                   });
+}
+
+verbena_code verbena_submit_ping(verbena_connection* connection, verbena_ping_callback callback,
+                                 void* context) {
+  return SubmitOnNoKey(connection, callback, context,
+                       [&](Connection& to, verbena::StatusCallback ended) {
+                         return to.SubmitPing(std::move(ended), CallOptionsOf(*connection));
+                       });
+}
+
+verbena_code verbena_submit_info(verbena_connection* connection, verbena_info_callback callback,
+                                 void* context) {
+  return SubmitOnNoKey(connection, callback, context,
+                       [&](Connection& to, verbena::InfoCallback ended) {
+                         return to.SubmitInfo(std::move(ended), CallOptionsOf(*connection));
+                       });
 }
 
 verbena_code verbena_submit_scan(verbena_connection* connection, const verbena_scan_range* range,

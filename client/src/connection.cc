@@ -113,10 +113,6 @@ absl::Status Connection::Ping(const CallOptions& options) {
   const Impl::Call call(*impl_);
   return impl_->Ping(options);
 }
-absl::StatusOr<std::string> Connection::Info(const CallOptions& options) {
-  const Impl::Call call(*impl_);
-  return impl_->Info(options);
-}
 
 absl::Status Connection::SubmitGet(std::string_view key, GetCallback callback,
                                    const CallOptions& options) {

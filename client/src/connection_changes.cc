@@ -216,15 +216,6 @@ absl::StatusOr<ChangeResult> Connection::Impl::Outcome(SyncCall& call, uint64_t*
   return std::move(call.status);
 }
 
-// One operation on no key in a request, synchronously, within the time of the call's group.
-absl::Status Connection::Impl::Request(OperationKind kind, const wire::OperationHeader& header,
-                                       std::string_view value, SyncCall* call) {
-  VERBENA_ASSIGN_OR_RETURN(Operation* const op, AcquireInGroup(kind, /*timeout_ns=*/0, call));
-  requests_.Add(op->slot, header, {}, value);
-  FinishSync(call);
-  return std::move(call->status);
-}
-
 absl::Status Connection::Impl::Ping(const CallOptions& options) {
   constexpr std::string_view kText = "verbena";
   VERBENA_ASSIGN_OR_RETURN(client::OperationGroup group, GroupFor(options.timeout));
@@ -232,47 +223,13 @@ absl::Status Connection::Impl::Ping(const CallOptions& options) {
   SyncCall call;
   call.value = &echo;
   call.group = &group;
-  wire::OperationHeader header{};
-  header.code = static_cast<uint8_t>(wire::OpCode::kPing);
-  VERBENA_RETURN_IF_ERROR(Request(OperationKind::kPing, header, kText, &call));
+  VERBENA_ASSIGN_OR_RETURN(Operation* const op,
+                           AcquireInGroup(OperationKind::kPing, /*timeout_ns=*/0, &call));
+  requests_.Add(op->slot, wire::OpCode::kPing, {}, kText);
+  FinishSync(&call);
+  VERBENA_RETURN_IF_ERROR(call.status);
   if (echo != kText) return absl::InternalError("the server's answer to a ping is another text");
   return absl::OkStatus();
-}
-
-// The server has the rest of a text that does not fit a message, until the connection is lost: then
-// it is asked for from the beginning.
-absl::StatusOr<std::string> Connection::Impl::Info(const CallOptions& options) {
-  constexpr int kAttempts = 3;
-  constexpr uint64_t kMost = uint64_t{1} << 20;
-  VERBENA_ASSIGN_OR_RETURN(client::OperationGroup group, GroupFor(options.timeout));
-  absl::Status status;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    std::string text;
-    uint64_t left = 0;
-    do {
-      std::string part;
-      SyncCall call;
-      call.value = &part;
-      call.group = &group;
-      status = RequestInfo(text.size(), &call);
-      if (!status.ok()) break;
-      if (part.empty() || call.left > kMost - std::min<uint64_t>(kMost, text.size())) {
-        return absl::InternalError("the server's answer about itself has no end");
-      }
-      text += part;
-      left = call.left;
-    } while (left != 0);
-    if (status.ok()) return text;
-    if (!absl::IsNotFound(status)) break;
-  }
-  return status;
-}
-
-absl::Status Connection::Impl::RequestInfo(uint64_t begin, SyncCall* call) {
-  wire::OperationHeader header{};
-  header.code = static_cast<uint8_t>(wire::OpCode::kInfo);
-  header.argument = begin;
-  return Request(OperationKind::kInfo, header, {}, call);
 }
 
 // Gets the operation memory for its large value, now or when some is released.
@@ -385,8 +342,10 @@ void Connection::Impl::OnResult(Operation& op, const wire::Result& result) {
     case OperationKind::kTake:
       OnTakeResult(op, result);
       return;
+    case OperationKind::kInfo:
+      OnInfoResult(op, result);
+      return;
     default:
-      op.sync->left = result.header.argument;
       FinishCall(op, ResultError(result), result.value);
       return;
   }
@@ -457,6 +416,9 @@ void Connection::Impl::FinishWithError(Operation& op, const absl::Status& status
     case OperationKind::kTouch:
       pool_.Finish(op);
       pool_.Free(op);
+      return;
+    case OperationKind::kInfo:
+      EndInfo(op, status);
       return;
     default:
       FinishCall(op, status, {});

@@ -130,6 +130,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
                                   const CallOptions& options);
   absl::Status SubmitExecute(Batch&& batch, BatchCallback&& callback, const CallOptions& options);
   absl::Status SubmitPing(StatusCallback&& callback, const CallOptions& options);
+  absl::Status SubmitInfo(InfoCallback&& callback, const CallOptions& options);
   absl::Status SubmitMultiGet(std::span<const std::string_view> keys, MultiGetCallback&& callback,
                               const CallOptions& options);
   absl::Status SubmitMultiPut(std::span<const KeyValue> items, MultiChangeCallback&& callback,
@@ -284,9 +285,10 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
                                              std::string_view key, std::string_view value,
                                              const Timeout& timeout, uint64_t* present);
   static absl::StatusOr<ChangeResult> Outcome(SyncCall& call, uint64_t* present);
-  absl::Status RequestInfo(uint64_t begin, client::SyncCall* call);
-  absl::Status Request(OperationKind kind, const wire::OperationHeader& header,
-                       std::string_view value, SyncCall* call);
+  void StartInfo(Operation& op);
+  void AskForInfo(Operation& op);
+  void OnInfoResult(Operation& op, const wire::Result& result);
+  void EndInfo(Operation& op, const absl::Status& status);
   // Waits for a free place, until `deadline` (MonotonicNanos()); an error if the connection is
   // dead, or in a callback.
   absl::Status WaitForRoom(int64_t deadline = INT64_MAX);
@@ -308,6 +310,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   template <typename Start, typename Finish>
   void RunTogether(size_t count, client::OperationGroup group, Start&& start, Finish&& finish);
   // Asynchronously.
+  absl::Status CheckRun(const Timeout& timeout);
   void BeginMore(client::BatchRun& run);
   void EndedOf(client::BatchRun& run);
   // The outcome is in the call, which may be gone then.

@@ -58,8 +58,16 @@ void Connection::Impl::EndedOf(BatchRun& run) {
   RunCallback(run.callback, first, std::move(run.batch));
 }
 
+// Whether SubmitExecute would refuse. Those below ask before they take their callback: one that is
+// refused goes with the caller, when nothing of this is used any more. (It may own the connection.)
+absl::Status Connection::Impl::CheckRun(const Timeout& timeout) {
+  VERBENA_RETURN_IF_ERROR(CheckRoom());
+  return TimeoutOf(timeout).status();
+}
+
 // An empty batch is nothing but the round trip.
 absl::Status Connection::Impl::SubmitPing(StatusCallback&& callback, const CallOptions& options) {
+  VERBENA_RETURN_IF_ERROR(CheckRun(options.timeout));
   auto kept = std::make_unique<StatusCallback>(std::move(callback));
   return SubmitExecute(
       Batch(),
@@ -74,6 +82,7 @@ absl::Status Connection::Impl::SubmitPing(StatusCallback&& callback, const CallO
 absl::Status Connection::Impl::SubmitMultiGet(std::span<const std::string_view> keys,
                                               MultiGetCallback&& callback,
                                               const CallOptions& options) {
+  VERBENA_RETURN_IF_ERROR(CheckRun(options.timeout));
   Batch batch;
   for (const std::string_view key : keys) batch.Get(key);
   auto kept = std::make_unique<MultiGetCallback>(std::move(callback));
@@ -117,6 +126,7 @@ absl::Status Connection::Impl::SubmitMultiPut(std::span<const KeyValue> items,
                                               MultiChangeCallback&& callback,
                                               const PutOptions& options) {
   VERBENA_RETURN_IF_ERROR(PutRequest(options).status());
+  VERBENA_RETURN_IF_ERROR(CheckRun(options.timeout));
   const PutOptions each = {.condition = options.condition, .ttl = options.ttl};
   Batch batch;
   for (const KeyValue& item : items) batch.Put(item.key, item.value, each);
@@ -127,6 +137,7 @@ absl::Status Connection::Impl::SubmitMultiPut(std::span<const KeyValue> items,
 absl::Status Connection::Impl::SubmitMultiDelete(std::span<const std::string_view> keys,
                                                  MultiChangeCallback&& callback,
                                                  const CallOptions& options) {
+  VERBENA_RETURN_IF_ERROR(CheckRun(options.timeout));
   Batch batch;
   for (const std::string_view key : keys) batch.Delete(key);
   return SubmitExecute(std::move(batch), ForChanges(std::move(callback)), options);

@@ -75,6 +75,9 @@ absl::StatusOr<std::optional<milliseconds>> Connection::Impl::Ttl(std::string_vi
 
 absl::Status Connection::Impl::SubmitTtl(std::string_view key, TtlCallback&& callback,
                                          const CallOptions& options) {
+  // Asked here, so that a callback that is refused is left to the caller (see CheckRun).
+  VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
+  VERBENA_RETURN_IF_ERROR(TimeoutOf(options.timeout).status());
   // It does not fit into the callback of a change.
   auto kept = std::make_unique<TtlCallback>(std::move(callback));
   return SubmitChange(

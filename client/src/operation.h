@@ -57,7 +57,6 @@ struct SyncCall {
   uint64_t version = 0;  // of a GET
   ChangeResult change;
   std::string* value = nullptr;     // where the value goes; may be null
-  uint64_t left = 0;                // of info: bytes behind those that were answered
   OperationGroup* group = nullptr;  // that it belongs to, if any
 };
 
@@ -79,7 +78,7 @@ struct OperationFlags {
   // request was sent at least once.
   bool asked = false;
   bool sent = false;
-  uint8_t asks = 0;  // how often a GET, or a get-and-delete, was sent to the server
+  uint8_t asks = 0;  // how often a GET, or a get-and-delete, was sent to the server; info: again
 };
 static_assert(sizeof(OperationFlags) == 8);
 
@@ -102,7 +101,7 @@ struct Operation : OperationFlags {
   ChangeCallback on_change;
   Lookup lookup;
   wire::OperationHeader request{};             // a large PUT's, a get-and-delete's
-  std::string held;                            // kTake: a value that came in a message
+  std::string held;                            // kTake: a value that came in a message; kInfo: text
   std::span<std::byte> into;                   // kGetInto: where the value goes
   std::shared_ptr<Registration> registration;  // of the memory that it is in: kGetInto, kPut
   std::shared_ptr<ScanRun> scan;               // kScan, kScanGet

@@ -41,6 +41,8 @@ class Session {
  public:
   // Bytes of values of get-and-deletes that a session keeps.
   static constexpr size_t kMaxValueBytes = 256 * 1024;
+  // So often is a change tried whose value the client's device does not let the server READ.
+  static constexpr uint32_t kRefusedReads = 3;
 
   // `operations`: sequence numbers above the acknowledged ones that the client may use,
   // wire::kMinSessionOperations to wire::kMaxSessionOperations.
@@ -72,6 +74,16 @@ class Session {
     answers_[answer.sequence & mask_] = answer;
     if (answer.sequence > highest_) highest_ = answer.sequence;
   }
+  // The client's device has refused the server's READ of the value of the change of that number.
+  void NoteRefusedRead(uint64_t sequence) {
+    refused_reads_ = sequence == refused_ ? refused_reads_ + 1 : 1;
+    refused_ = sequence;
+  }
+  // Whether it has done so each time that the change was tried: the next time it would, too. Once
+  // tells nothing, since the memory's registration may just have ended with the connection.
+  bool ValueIsUnreadable(uint64_t sequence) const {
+    return sequence == refused_ && refused_reads_ >= kRefusedReads;
+  }
   // Another connection goes on with it, on which changes may be repeated.
   void TakeUp() { repeated_up_to_ = highest_; }
   // Changes may come that have been made on an earlier connection.
@@ -101,6 +113,8 @@ class Session {
   uint64_t acked_ = 0;
   uint64_t highest_ = 0;         // of the answers kept so far
   uint64_t repeated_up_to_ = 0;  // highest_ when it was last taken up
+  uint64_t refused_ = 0;         // the last change whose value could not be READ
+  uint32_t refused_reads_ = 0;   // in a row
   std::deque<Value> values_;     // in the order of their sequence numbers
   size_t value_bytes_ = 0;
 };

@@ -169,6 +169,7 @@ class Worker {
   void PostReads(Connection& connection);
   void PostRead(Connection& connection);
   ibv_sge NextSink(Connection& connection);
+  void OnReadFailed(Connection& connection, ibv_wc_status status);
   void OnReadDone(Connection& connection);
   bool TakeNextPiece();
   void TakePiece(Connection& connection);

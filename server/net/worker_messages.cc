@@ -210,6 +210,7 @@ void Worker::OnSend(QueueSet& queues, const ibv_wc& completion) {
   const bool read = id.kind == WorkKind::kRead;
   if (read && connection.transfer.in_flight > 0) --connection.transfer.in_flight;
   if (completion.status != IBV_WC_SUCCESS) {
+    if (read) OnReadFailed(connection, completion.status);
     Close(connection, read ? CloseReason::kReadFailed : CloseReason::kTransportError,
           absl::StrCat(read ? "a READ of its value failed: " : "a send failed: ",
                        verbs::WcStatusText(completion.status)));

@@ -28,6 +28,15 @@ Worker::Step Worker::StartTransfer(Connection& connection, const Operation& oper
               "the connection was made without READs by the server (responder_resources = 0)");
     return Step::kDone;
   }
+  if (connection.session != nullptr &&
+      connection.session->ValueIsUnreadable(operation.header.sequence)) {
+    AddResult(connection, operation.header, ResultCode::kInvalid,
+              "the server was refused its READs of the value: the registered memory is not there "
+              "any more (a file behind it was cut short, say), or, over the software device, the "
+              "server's process may not read the client's (another user, "
+              "kernel.yama.ptrace_scope); put the value from memory that is not registered");
+    return Step::kDone;
+  }
   ReadTransfer& transfer = connection.transfer;
   const Change prepared = handler_.Prepare(options_.index, operation, &transfer.pending);
   if (prepared.code != ResultCode::kOk) {
@@ -126,6 +135,15 @@ void Worker::OnReadDone(Connection& connection) {
   transfer.bytes_in_flight -= read.size;
   connection.read_window.OnRead(read.size, MonotonicNanos() - read.posted);
   if (transfer.done++ == 0) piece_turns_.push_back(&connection);
+}
+
+// The connection ends with it, and the client repeats the request on its next one. Where it is the
+// client's device that says no it would go on so until the client gives up: the session, which this
+// connection has until it is fenced, counts how often.
+void Worker::OnReadFailed(Connection& connection, ibv_wc_status status) {
+  if (status != IBV_WC_REM_ACCESS_ERR && status != IBV_WC_REM_OP_ERR) return;
+  if (connection.session == nullptr) return;
+  connection.session->NoteRefusedRead(connection.transfer.operation.sequence);
 }
 
 // Works on one piece of a connection that has some, and lets the next one have its turn. Whether

@@ -1,6 +1,7 @@
 // Values that land in memory of the caller's, and large values that are put from it.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -300,6 +301,53 @@ TEST_F(ClientBuffersTest, MemoryThatIsTakenAway) {
   EXPECT_TRUE(client_->Put("key", AsText(buffer_.bytes().first(1'000'000))).ok());
   buffer->Reset();
   munmap(at, kBytes);
+}
+
+// Memory that is mapped, but that the server is refused to READ: its change ends by itself, long
+// before its time is over, and says why. (An adapter has pinned the pages, and puts what was there,
+// unless it has to register them anew.)
+TEST_F(ClientBuffersTest, MemoryThatTheServerMayNotRead) {
+  const int file = memfd_create("cut short", MFD_CLOEXEC);
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(ftruncate(file, kBytes), 0);
+  void* const at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ASSERT_NE(at, MAP_FAILED);
+  const std::span<std::byte> memory(static_cast<std::byte*>(at), kBytes);
+  auto buffer = client_->RegisterBuffer(memory);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  const std::string_view value = AsText(memory.first(1'000'000));
+  ASSERT_TRUE(client_->Put("large", value).ok());
+  ASSERT_EQ(ftruncate(file, 0), 0);
+  std::vector<absl::Status> ended(4);
+  const auto start = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < ended.size(); ++i) {
+    // The others, which were lost with its connections, are made.
+    ASSERT_TRUE(
+        client_
+            ->SubmitPut(
+                i == 1 ? "large" : "key" + std::to_string(i), i == 1 ? value : "value",
+                [&, i](const absl::Status& status, const ChangeResult&) { ended[i] = status; })
+            .ok());
+  }
+  client_->Drain();
+  const auto taken = std::chrono::steady_clock::now() - start;
+  if (testing::FabricName() == "soft") {
+    EXPECT_TRUE(absl::IsInvalidArgument(ended[1])) << ended[1];
+    EXPECT_NE(ended[1].message().find("refused its READs"), std::string::npos) << ended[1];
+    EXPECT_FALSE(OutcomeUnknown(ended[1]));
+    EXPECT_LT(taken, testing::Soon());
+    EXPECT_GE(client_->stats().reconnects, 3u);
+  }
+  for (const size_t i : {size_t{0}, size_t{2}, size_t{3}}) {
+    EXPECT_TRUE(ended[i].ok()) << ended[i];
+    EXPECT_TRUE(client_->Get("key" + std::to_string(i), nullptr).ok());
+  }
+  // From other memory it can be put.
+  EXPECT_TRUE(client_->Put("large", AsText(buffer_.bytes().first(1'000'000))).ok());
+  EXPECT_TRUE(client_->Put("large", std::string(1'000'000, 'v')).ok());
+  buffer->Reset();
+  munmap(at, kBytes);
+  close(file);
 }
 
 TEST_F(ClientBuffersTest, AnsweredByTheServer) {

@@ -97,10 +97,13 @@ Task<bool> SeveralAtOnce(AsyncClient client) {
   good = good && (co_await client.MultiDelete(keys, {}, &changes)).ok() && changes.size() == 3;
   good = good && absl::IsNotFound(changes[0].status());
   good = good && (co_await client.Ping()).ok();
+  const absl::StatusOr<std::string> info = co_await client.Info();
+  good = good && info.ok() && info->starts_with('{') && info->ends_with('}');
   // Refused: all is left as it was.
   const CallOptions wrong = {.timeout = milliseconds(0)};
   good = good && absl::IsInvalidArgument(co_await client.Execute(batch, wrong));
   good = good && absl::IsInvalidArgument(co_await client.MultiGet(keys, &got, wrong));
+  good = good && absl::IsInvalidArgument((co_await client.Info(wrong)).status());
   co_return good&& batch.size() == 2 && got.size() == 3;
 }
 

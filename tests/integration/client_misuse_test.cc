@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -214,6 +215,64 @@ TEST_F(ClientMisuseTest, CloseInACallback) {
   EXPECT_TRUE(first.ok()) << first;
   EXPECT_EQ(cancelled, 1);
   EXPECT_TRUE(absl::IsFailedPrecondition(client_->status())) << client_->status();
+}
+
+// Each is refused, and with its callback goes the last owner of the connection that it was given
+// to.
+TEST_F(ClientMisuseTest, ACallbackThatIsRefusedMayOwnTheConnection) {
+  const std::string_view keys[] = {"key"};
+  const KeyValue items[] = {{"key", "value"}};
+  const CallOptions wrong = {.timeout = milliseconds(0)};
+  using Owner = std::shared_ptr<Connection>;
+  const std::function<absl::Status(Connection&, Owner)> submits[] = {
+      [&](Connection& to, Owner owner) {
+        return to.SubmitGet(
+            "key", [owner = std::move(owner)](auto&&...) {}, wrong);
+      },
+      [&](Connection& to, Owner owner) {
+        return to.SubmitPut("key", "value", [owner = std::move(owner)](auto&&...) {},
+                            {.timeout = wrong.timeout});
+      },
+      [&](Connection& to, Owner owner) {
+        return to.SubmitPing([owner = std::move(owner)](auto&&...) {}, wrong);
+      },
+      [&](Connection& to, Owner owner) {
+        return to.SubmitInfo([owner = std::move(owner)](auto&&...) {}, wrong);
+      },
+      [&](Connection& to, Owner owner) {
+        return to.SubmitTtl(
+            "key", [owner = std::move(owner)](auto&&...) {}, wrong);
+      },
+      [&](Connection& to, Owner owner) {
+        return to.SubmitScan(
+            {}, 1, [owner = std::move(owner)](auto&&...) {}, wrong);
+      },
+      [&](Connection& to, Owner owner) {
+        return to.SubmitExecute(
+            Batch(), [owner = std::move(owner)](auto&&...) {}, wrong);
+      },
+      [&](Connection& to, Owner owner) {
+        return to.SubmitMultiGet(
+            keys, [owner = std::move(owner)](auto&&...) {}, wrong);
+      },
+      [&](Connection& to, Owner owner) {
+        return to.SubmitMultiPut(items, [owner = std::move(owner)](auto&&...) {},
+                                 {.timeout = wrong.timeout});
+      },
+      [&](Connection& to, Owner owner) {
+        return to.SubmitMultiDelete(
+            keys, [owner = std::move(owner)](auto&&...) {}, wrong);
+      },
+  };
+  for (const auto& submit : submits) {
+    Owner owner = Connect();
+    ASSERT_NE(owner, nullptr);
+    const std::weak_ptr<Connection> connection = owner;
+    Connection& to = *owner;
+    const absl::Status refused = submit(to, std::move(owner));
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+    EXPECT_TRUE(connection.expired());
+  }
 }
 
 TEST_F(ClientMisuseTest, UseAfterClose) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -169,8 +170,19 @@ TEST_F(ClientRunsTest, NothingToBeginCallsBackLaterToo) {
   ASSERT_TRUE(client_->SubmitPing([&](const absl::Status& status) { pings += status.ok(); }).ok());
   client_->Drain();
   EXPECT_EQ(pings, 1);
+  std::string info;
+  ASSERT_TRUE(client_
+                  ->SubmitInfo([&](const absl::Status& status, std::string text) {
+                    EXPECT_TRUE(status.ok()) << status;
+                    info = std::move(text);
+                  })
+                  .ok());
+  EXPECT_EQ(client_->in_flight(), 1u);
+  client_->Drain();
+  EXPECT_TRUE(nlohmann::json::accept(info)) << info;
   // Callbacks may be empty.
   EXPECT_TRUE(client_->SubmitPing({}).ok());
+  EXPECT_TRUE(client_->SubmitInfo({}).ok());
   EXPECT_TRUE(client_->SubmitExecute(Batch(), {}).ok());
   EXPECT_TRUE(client_->SubmitMultiGet({}, {}).ok());
   EXPECT_TRUE(client_->SubmitMultiPut({}, {}).ok());
@@ -189,6 +201,7 @@ TEST_F(ClientRunsTest, WhatIsRefusedIsLeftAsItWas) {
   EXPECT_TRUE(absl::IsFailedPrecondition(client_->SubmitExecute(std::move(batch), never)));
   EXPECT_EQ(batch.size(), 1u);  // NOLINT(bugprone-use-after-move): the same
   EXPECT_TRUE(absl::IsFailedPrecondition(client_->SubmitPing({})));
+  EXPECT_TRUE(absl::IsFailedPrecondition(client_->SubmitInfo({})));
 }
 
 // With operations in flight and others not yet begun.
@@ -309,9 +322,21 @@ TEST_F(ClientRunsTest, ATimeOutBoundsAsynchronousCallsAndPings) {
   EXPECT_EQ(late, 50);
   EXPECT_TRUE(absl::IsDeadlineExceeded(client_->Ping({.timeout = kTime})));
   EXPECT_TRUE(absl::IsDeadlineExceeded(client_->Info({.timeout = kTime}).status()));
-  EXPECT_LT(steady_clock::now() - start, 3 * kTime + 3 * testing::Soon());
+  absl::Status submitted;
+  ASSERT_TRUE(client_
+                  ->SubmitInfo(
+                      [&](const absl::Status& status, const std::string& text) {
+                        submitted = status;
+                        EXPECT_EQ(text, "");
+                      },
+                      {.timeout = kTime})
+                  .ok());
+  client_->Drain();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(submitted)) << submitted;
+  EXPECT_LT(steady_clock::now() - start, 4 * kTime + 4 * testing::Soon());
   EXPECT_TRUE(absl::IsInvalidArgument(client_->Ping({.timeout = milliseconds(0)})));
   EXPECT_TRUE(absl::IsInvalidArgument(client_->Info({.timeout = milliseconds(-1)}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(client_->SubmitInfo({}, {.timeout = milliseconds(0)})));
   server_->process().Signal(SIGCONT);
 }
 

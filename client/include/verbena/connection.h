@@ -106,6 +106,8 @@ using TtlCallback = Callback<void(const absl::Status&, std::optional<std::chrono
 using ScanCallback = Callback<void(const absl::Status&, std::vector<ScanItem>)>;
 /// What an operation ends with that has nothing else to tell.
 using StatusCallback = Callback<void(const absl::Status&)>;
+/// What SubmitInfo ends with: the JSON object of Info, "" with an error.
+using InfoCallback = Callback<void(const absl::Status&, std::string)>;
 /// What SubmitExecute ends with: as Execute, and the batch, which has the results.
 using BatchCallback = Callback<void(const absl::Status&, Batch)>;
 /// What SubmitMultiGet ends with: as MultiGet, and what was found of each key.
@@ -231,7 +233,9 @@ class VERBENA_EXPORT Connection {
   /// call or more, so it is for memory that is used again and again; all of it is locked in memory.
   /// The server may READ all of it while it is registered. It must stay mapped so long: operations
   /// on memory that is not there any more when a lost connection is made again end with
-  /// FailedPrecondition.
+  /// FailedPrecondition, and a Put of memory that is mapped but cannot be READ (a file behind it
+  /// was cut short; the software device, and a server that may not look into this process) with
+  /// InvalidArgument, once the server has lost some connections over it.
   ///
   /// InvalidArgument for memory of no bytes, or that shares bytes with other registered memory;
   /// ResourceExhausted if it cannot be registered (memory lock limit, limits of the device);
@@ -327,6 +331,7 @@ class VERBENA_EXPORT Connection {
   absl::Status SubmitScan(const ScanRange& range, size_t limit, ScanCallback callback,
                           const CallOptions& options = {});
   absl::Status SubmitPing(StatusCallback callback, const CallOptions& options = {});
+  absl::Status SubmitInfo(InfoCallback callback, const CallOptions& options = {});
   /// @}
 
   /// \name Several operations at once, asynchronously

@@ -12,8 +12,7 @@
 /// A coroutine goes on in the callback of the operation that it has waited for (connection.h), so
 /// what holds of callbacks holds of it: it runs inside Poll, PollAndArm, Wait, Drain or a
 /// synchronous call, it may begin further operations, and it must not make synchronous calls. Any
-/// number may be under way at once; those beyond Options::depth get ResourceExhausted. What there
-/// is no awaitable of (Info) waits, and is not for coroutines.
+/// number may be under way at once; those beyond Options::depth get ResourceExhausted.
 ///
 /// **Threads**: as the connection, one at a time.
 #include "verbena/cxx20.h"  // ahead of all else
@@ -131,6 +130,10 @@ class Resumer {
   }
   void operator()(const absl::Status& status, std::optional<std::chrono::milliseconds> left) {
     if (status.ok()) return Resume(left);
+    Resume(status);
+  }
+  void operator()(const absl::Status& status, std::string text) {
+    if (status.ok()) return Resume(std::move(text));
     Resume(status);
   }
   void operator()(const absl::Status& status, std::vector<ScanItem> items) {
@@ -286,6 +289,11 @@ class AsyncClient {
   auto Ping(CallOptions options = {}) const {
     return Make<absl::Status>([c = connection_, options](auto callback) {
       return c->SubmitPing(std::move(callback), options);
+    });
+  }
+  auto Info(CallOptions options = {}) const {
+    return Make<std::string>([c = connection_, options](auto callback) {
+      return c->SubmitInfo(std::move(callback), options);
     });
   }
   /// As Connection's: `*size`, where given, tells what the value takes also where it does not fit.

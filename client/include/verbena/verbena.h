@@ -21,7 +21,9 @@
 ///
 /// Threads: a connection is used by one thread at a time (another one may go on with it later);
 /// different connections are independent. verbena_error_text is part of this: the text belongs to
-/// the connection and is the one of the thread that uses it. For many threads see verbena_client.
+/// the connection and is the one of the thread that uses it. A library that was built with
+/// assertions (a debug build) notices two threads that are in one connection at once, and ends the
+/// process with a message; others do not look. For many threads see verbena_client.
 ///
 /// Growth: structs that you fill begin with zeros for "nothing special" ("= {0}") and have reserved
 /// members, which must be zero, else VERBENA_INVALID_ARGUMENT; verbena_options and
@@ -481,6 +483,20 @@ typedef void (*verbena_ttl_callback)(void* context, verbena_code status, int64_t
 VERBENA_EXPORT verbena_code verbena_submit_ttl(verbena_connection* connection, const void* key,
                                                size_t key_size, verbena_ttl_callback callback,
                                                void* context);
+
+/// Nothing but how it has ended.
+typedef void (*verbena_ping_callback)(void* context, verbena_code status);
+/// As verbena_ping.
+VERBENA_EXPORT verbena_code verbena_submit_ping(verbena_connection* connection,
+                                                verbena_ping_callback callback, void* context);
+
+/// `json` is valid during the call, with a zero byte behind it that `json_size` does not count; on
+/// errors it is NULL, and `json_size` 0.
+typedef void (*verbena_info_callback)(void* context, verbena_code status, const char* json,
+                                      size_t json_size);
+/// As verbena_info.
+VERBENA_EXPORT verbena_code verbena_submit_info(verbena_connection* connection,
+                                                verbena_info_callback callback, void* context);
 
 /// All that was found, valid during the call; with an error: what was found before.
 typedef void (*verbena_scan_ended_callback)(void* context, verbena_code status,

@@ -73,6 +73,7 @@ static void test_all(const char* server) {
   test_submissions(c);
   test_more_submissions(c);
   test_submitted_operations(c);
+  test_submissions_without_key(c);
   test_event_fd(c);
   test_fork_in_callback(c);
   test_close(c);

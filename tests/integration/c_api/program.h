@@ -58,6 +58,7 @@ void test_what_is_told(verbena_connection* c);
 void test_submissions(verbena_connection* c);
 void test_more_submissions(verbena_connection* c);
 void test_submitted_operations(verbena_connection* c);
+void test_submissions_without_key(verbena_connection* c);
 void test_event_fd(verbena_connection* c);
 void test_fork_in_callback(verbena_connection* c);
 void test_fork_in_close(const char* server);

@@ -98,6 +98,40 @@ void test_submissions(verbena_connection* c) {
          verbena_submit_append(c, TEXT("k"), TEXT("v"), &unknown, on_change, &ended));
 }
 
+static void on_ping(void* context, verbena_code status) {
+  struct ended* ended = context;
+  ++ended->gets;
+  if (status != VERBENA_OK) ++ended->errors;
+  CHECK(verbena_ping(ended->connection) == VERBENA_FAILED_PRECONDITION);
+}
+
+static void on_info(void* context, verbena_code status, const char* json, size_t size) {
+  struct ended* ended = context;
+  ++ended->gets;
+  if (status != VERBENA_OK) {
+    ++ended->errors;
+    CHECK(json == NULL && size == 0);
+  } else {
+    CHECK(json != NULL && json[0] == '{' && size == strlen(json));
+  }
+}
+
+/* What is about no key. */
+void test_submissions_without_key(verbena_connection* c) {
+  struct ended ended = {NULL, 0, 0, 0, 0, 0};
+  ended.connection = c;
+  EXPECT(VERBENA_OK, verbena_submit_ping(c, on_ping, &ended));
+  EXPECT(VERBENA_OK, verbena_submit_info(c, on_info, &ended));
+  CHECK(verbena_in_flight(c) == 2);
+  EXPECT(VERBENA_OK, verbena_drain(c));
+  CHECK(ended.gets == 2 && ended.errors == 0);
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_submit_ping(c, NULL, NULL));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_submit_info(c, NULL, NULL));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_submit_ping(NULL, on_ping, &ended));
+  EXPECT(VERBENA_INVALID_ARGUMENT, verbena_submit_info(NULL, on_info, &ended));
+  CHECK(ended.gets == 2);
+}
+
 void test_event_fd(verbena_connection* c) {
   struct ended ended = {NULL, 0, 0, 0, 0, 0};
   struct pollfd wait = {-1, POLLIN, 0};
