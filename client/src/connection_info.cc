@@ -14,9 +14,9 @@ namespace verbena {
 namespace {
 
 // How often it is asked from the beginning.
-constexpr int kAttempts = 3;
+constexpr int kInfoAttempts = 3;
 // Bytes of the whole.
-constexpr uint64_t kMost = uint64_t{1} << 20;
+constexpr uint64_t kLongestInfo = uint64_t{1} << 20;
 
 }  // namespace
 
@@ -64,13 +64,14 @@ void Connection::Impl::OnInfoResult(Operation& op, const wire::Result& result) {
   absl::Status status = ResultError(result);
   if (absl::IsNotFound(status)) {
     op.held.clear();
-    if (++op.asks < kAttempts) return AskForInfo(op);
+    if (++op.asks < kInfoAttempts) return AskForInfo(op);
     status = absl::UnavailableError(absl::StrCat("the connection to the server at ",
-                                                 endpoint_->server(), " was lost ", kAttempts,
+                                                 endpoint_->server(), " was lost ", kInfoAttempts,
                                                  " times while the server told about itself"));
   } else if (status.ok()) {
     op.held.append(result.value);
-    if (result.value.empty() || op.held.size() > kMost || left > kMost - op.held.size()) {
+    if (result.value.empty() || op.held.size() > kLongestInfo ||
+        left > kLongestInfo - op.held.size()) {
       status = absl::InternalError("the server's answer about itself has no end");
     } else if (left != 0) {
       return AskForInfo(op);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/integration/eventually.h"
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 #include "tests/integration/raw_client.h"
@@ -189,7 +190,10 @@ TEST_F(Misuse, GarbageInMessagesEndsOnlyThatConnection) {
   const auto info = Info(*witness);
   EXPECT_EQ(info["counters"]["malformed"], ended);
   EXPECT_EQ(info["counters"]["connections_closed"]["malformed"], ended);
-  EXPECT_THAT(server_->process().err(), HasSubstr("malformed request"));
+  // What the server has logged reaches this process some time later.
+  EXPECT_TRUE(Eventually([&] {
+    return server_->process().err().find("malformed request") != std::string::npos;
+  })) << server_->process().err();
 }
 
 TEST_F(Misuse, WithoutHello) {
