@@ -220,6 +220,25 @@ absl::Status ReadHow(Config& config) {
   return absl::OkStatus();
 }
 
+// What is asked for and would not come is refused.
+absl::Status CheckOutputs(const Config& config) {
+  const LoadOptions& load = config.load;
+  if (config.baseline && (config.command != Command::kRun || load.several_rates())) {
+    return absl::InvalidArgumentError(
+        "--baseline is for run, without --ramp, --sweep and --search");
+  }
+  if (config.command != Command::kCompare) return absl::OkStatus();
+  if (!load.csv_file.empty() || !load.hgrm_prefix.empty()) {
+    return absl::InvalidArgumentError(
+        "--csv and --hgrm are for load and run: compare has --json and --report");
+  }
+  if (load.format == OutputFormat::kYcsb) {
+    return absl::InvalidArgumentError(
+        "--format=ycsb is for load and run: compare has table and json");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadLoad(Config& config) {
   VERBENA_ASSIGN_OR_RETURN(config.load, LoadOptionsFromFlags());
   if (config.command != Command::kRun && config.load.several_rates()) {
@@ -229,7 +248,7 @@ absl::Status ReadLoad(Config& config) {
     return absl::InvalidArgumentError("--agents is for load and run");
   }
   if (config.command == Command::kLoad) config.load.warmup_operations = 0;
-  return absl::OkStatus();
+  return CheckOutputs(config);
 }
 
 absl::Status CheckRates(const Config& config) {

@@ -16,6 +16,7 @@
 #include "bench/baseline/tcp_target.h"
 #include "bench/commands.h"
 #include "bench/config.h"
+#include "bench/load/agent.h"
 #include "bench/load/interrupt.h"
 #include "bench/report/output.h"
 #include "common/base/command_line.h"
@@ -107,6 +108,9 @@ int Run(int argc, char** argv) {
                       absl::StrCat("what is '", (*operands)[1], "'? Flags start with --"));
   }
   if (name == "agent") {
+    if (const absl::Status status = CheckAgentCommandLine(*properties); !status.ok()) {
+      return UsageError(json_file, ToStd(status.message()));
+    }
     CatchInterrupts();
     return RunAgent(AgentListenAddress());
   }

@@ -58,7 +58,11 @@ int Compare(const Config& config) {
   }
   const auto shown = MeasureAndShow(config, *peers);
   if (!shown.ok()) return Fail(config.json_file, shown.status(), kExitConnection);
-  int exit_status = Print(shown->table, shown->exit_status);
+  const OutputFormat format = config.load.format;
+  int exit_status = Print(format == OutputFormat::kJson    ? JsonText(shown->json)
+                          : format == OutputFormat::kTable ? shown->table
+                                                           : "",
+                          shown->exit_status);
   if (!config.json_file.empty()) {
     exit_status = AfterWriting("--json", WriteJson(config.json_file, shown->json), exit_status);
   }

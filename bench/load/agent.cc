@@ -4,6 +4,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "bench/load/agent_messages.h"
@@ -94,6 +95,21 @@ absl::Status Serve(LineSocket& socket, const ConnectBackends& connect) {
 }
 
 }  // namespace
+
+absl::Status CheckAgentCommandLine(const Properties& properties) {
+  if (!properties.empty()) {
+    return absl::InvalidArgumentError(
+        "-p and -P are not for agents: the coordinator gives them theirs");
+  }
+  std::vector<gflags::CommandLineFlagInfo> all;
+  gflags::GetAllFlags(&all);
+  for (const gflags::CommandLineFlagInfo& flag : all) {
+    if (flag.is_default || !IsAgentFlag(flag.name)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--", flag.name, "=", flag.current_value,
+                                                   " is not for agents: the coordinator says it"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status ServeCoordinator(LineSocket& socket, const ConnectBackends& connect) {
   const gflags::FlagSaver saver;

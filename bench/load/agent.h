@@ -24,6 +24,10 @@ struct AgentBackends {
 };
 using ConnectBackends = std::function<absl::StatusOr<AgentBackends>(const Config&)>;
 
+// Whether an agent was started with nothing that its coordinator decides: what that does not give
+// has its default. InvalidArgument names the flag or says that there are properties.
+absl::Status CheckAgentCommandLine(const Properties& properties);
+
 // Serves one coordinator until it closes the connection. The flags are left as they were.
 absl::Status ServeCoordinator(LineSocket& socket, const ConnectBackends& connect);
 

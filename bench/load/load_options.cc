@@ -251,7 +251,7 @@ response time counts from when an operation was due, a service time from when it
   --warmup_operations=0  do this many before measuring (beside --warmup_seconds; 0 to 1000G)
 
 Outputs
-  --format=table       on standard output: table, ycsb (YCSB's own text form), json or none
+  --format=table       on standard output: table, ycsb (load, run: YCSB's own text form), json or none
   --csv=FILE           count, errors, rate, mean, p50, p99, p99.9 and max of each second and kind
   --hgrm=PREFIX        HdrHistogram's percentile distribution, in PREFIX-read.hgrm and so on, and of
                        response times in PREFIX-read-response.hgrm

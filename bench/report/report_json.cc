@@ -244,10 +244,12 @@ nlohmann::json RunJson(const Config& config, const RunContext& context, const Ru
   return json;
 }
 
+std::string JsonText(const nlohmann::json& json) {
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
-  // Error texts may quote bytes of a peer that are no UTF-8.
-  return WriteWholeFile(path,
-                        json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
+  return WriteWholeFile(path, JsonText(json));
 }
 
 }  // namespace verbena::bench

@@ -29,6 +29,8 @@ nlohmann::json EnvironmentJson(const std::string& fabric, const std::string& dev
                                const std::map<std::string, std::string>& versions);
 nlohmann::json EnvironmentJson(const RunContext& context);
 
+// As it stands in files: with line breaks, and in UTF-8 whatever bytes of a peer its texts quote.
+std::string JsonText(const nlohmann::json& json);
 // Writes as WriteWholeFile does, with its errors.
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json);
 

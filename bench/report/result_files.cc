@@ -84,7 +84,7 @@ std::string FormattedResult(const Config& config, const RunResult& result,
     case OutputFormat::kYcsb:
       return YcsbText(config, result);
     case OutputFormat::kJson:
-      return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+      return JsonText(json);
     case OutputFormat::kNone:
       return "";
   }

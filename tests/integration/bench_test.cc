@@ -732,6 +732,16 @@ TEST_F(BenchCompare, RivalThatCannotBeReachedIsLeftOut) {
   EXPECT_THAT(nothing.err, HasSubstr("nothing to compare"));
 }
 
+TEST_F(BenchCompare, PrintsWhatFormatSays) {
+  const auto run = [this](const char* format) {
+    return Bench(Args({"--rounds=1", "--seconds=0.1", "--depth=1", "--systems=verbena", format}));
+  };
+  EXPECT_EQ(Json::parse(run("--format=json").out, nullptr, false)["systems"].size(), 1u);
+  const Outcome none = run("--format=none");
+  EXPECT_EQ(none.code, 0) << none.err;
+  EXPECT_EQ(none.out, "");
+}
+
 TEST_F(BenchCompare, RivalsThatAreNotInstalledAreNamedWithTheirPackages) {
   const Outcome outcome =
       Bench(Args({"--systems=redis-tcp,memcached-unix", "--redis=/nonexistent/redis-server",

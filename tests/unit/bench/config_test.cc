@@ -177,6 +177,23 @@ TEST(Config, RatesAreForThoseThatCanKeepThem) {
               HasSubstr("--agents is for load and run"));
 }
 
+TEST(Config, OutputsThatWouldNotComeAreRefused) {
+  const auto error = [](Command command, const Flags& flags) {
+    return Configure(command, flags).status().ToString();
+  };
+  EXPECT_THAT(error(Command::kCompare, {{"csv", "x"}}), HasSubstr("--csv and --hgrm are for load"));
+  EXPECT_THAT(error(Command::kCompare, {{"hgrm", "x"}}),
+              HasSubstr("--csv and --hgrm are for load"));
+  EXPECT_THAT(error(Command::kCompare, {{"format", "ycsb"}}),
+              HasSubstr("--format=ycsb is for load"));
+  EXPECT_TRUE(Configure(Command::kCompare, {{"format", "json"}}).ok());
+  for (const Command command : {Command::kLoad, Command::kCompare}) {
+    EXPECT_THAT(error(command, {{"baseline", "true"}}), HasSubstr("--baseline is for run"));
+  }
+  EXPECT_THAT(error(Command::kRun, {{"baseline", "true"}, {"sweep", "1k"}}),
+              HasSubstr("--baseline is for run, without --ramp"));
+}
+
 TEST(Config, ServerIsNeededExceptForCompare) {
   EXPECT_THAT(Configure(Command::kRun, {{"server", ""}}).status().ToString(),
               HasSubstr("--server"));

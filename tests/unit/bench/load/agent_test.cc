@@ -355,6 +355,16 @@ TEST(Agents, HaveThePropertiesToo) {
   }
 }
 
+TEST(CheckAgentCommandLineTest, LeavesToTheCoordinatorWhatIsIts) {
+  const gflags::FlagSaver saver;
+  EXPECT_TRUE(CheckAgentCommandLine({}).ok());
+  Properties properties;
+  ASSERT_TRUE(properties.AddAssignment("fieldcount=3").ok());
+  EXPECT_THAT(CheckAgentCommandLine(properties).ToString(), HasSubstr("-p and -P are not for"));
+  gflags::SetCommandLineOption("depth", "4");
+  EXPECT_THAT(CheckAgentCommandLine({}).ToString(), HasSubstr("--depth=4 is not for agents"));
+}
+
 TEST(FlagsForAgentsTest, FilesGoAsLists) {
   const gflags::FlagSaver saver;
   const std::string path = ::testing::TempDir() + "/verbena_flag_sizes";
