@@ -44,6 +44,10 @@ Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 // fork, perhaps by one of the callbacks that run here, everything behind it is the parent's, and
 // stays as it is.
 Connection::~Connection() {
+  {
+    // With assertions on: no other thread is in a call.
+    [[maybe_unused]] const Impl::Use alone(*impl_);
+  }
   impl_->Close();
   if (impl_->forked()) {
     [[maybe_unused]] Impl* const left = impl_.release();

@@ -526,6 +526,23 @@ TEST_F(ClientMisuseDeathTest, TwoThreadsAtOnceAreNoticed) {
       },
       "two threads use a Connection at once");
 }
+
+TEST_F(ClientMisuseDeathTest, DestructionBesideACallIsNoticed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        auto client = Connect();
+        client
+            ->SubmitGet("key",
+                        [&](const absl::Status&, const GetResult&) {
+                          std::thread other([&] { client.reset(); });
+                          other.join();
+                        })
+            .IgnoreError();
+        client->Drain();
+      },
+      "two threads use a Connection at once");
+}
 #endif
 
 }  // namespace
