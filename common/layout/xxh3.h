@@ -1,8 +1,8 @@
 // XXH3-64 with a seed, as fast as this processor allows.
 //
 // What is short is hashed inline. From 241 bytes on a vectorized loop does it, of which there are
-// variants for the instructions that every processor has and for AVX2; which one is taken is
-// decided when the first long input is met. The results are the same. Thread-safe.
+// variants for the instructions that every processor has, for AVX2 and for AVX-512; which one is
+// taken is decided when the first long input is met. The results are the same. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -27,6 +27,8 @@ struct LongHash {
 const LongHash& PortableLongHash();
 // nullptr if this processor does not have AVX2, or nobody's does.
 const LongHash* Avx2LongHash();
+// nullptr if this processor does not have AVX-512, or slows down where it is used.
+const LongHash* Avx512LongHash();
 
 // The best one for this processor, nullptr as long as nobody has asked for it.
 extern std::atomic<const LongHash*> g_long_hash;
@@ -63,6 +65,12 @@ namespace internal {
 #endif
 }
 
+// XXH3_avalanche in two steps, the last of which is linear: Last(a) ^ Last(b) == Last(a ^ b).
+[[gnu::always_inline]] inline uint64_t AllButLast(uint64_t hash) {
+  return (hash ^ hash >> 37) * 0x165667919e3779f9u;
+}
+[[gnu::always_inline]] inline uint64_t Last(uint64_t hash) { return hash ^ hash >> 32; }
+
 }  // namespace internal
 
 // A seed that many hashes are made with: what depends on the seed alone is worked out once, which
@@ -86,6 +94,28 @@ class SeededXxh3 {
   }
   // The same of 17 to 128 bytes.
   [[gnu::always_inline]] uint64_t HashMiddling(const void* data, size_t size) const {
+    return internal::Last(MostOfHashMiddling(data, size));
+  }
+  // The same of 17 to 32 bytes, as most keys have.
+  [[gnu::always_inline]] uint64_t HashShort(const void* data, size_t size) const {
+    const auto* const begin = static_cast<const unsigned char*>(data);
+    return XXH3_avalanche(Mix(Mix(size * XXH_PRIME64_1, begin, 0), begin + size - 16, 1));
+  }
+  // Of the 24 bytes that three words are in memory.
+  [[gnu::always_inline]] uint64_t HashWords(uint64_t a, uint64_t b, uint64_t c) const {
+    return internal::Last(MostOfHashWords(a, b, c));
+  }
+  // HashWords(a, b, c) XOR Hash(data, size), which takes less than both.
+  [[gnu::always_inline]] uint64_t HashWordsXorHash(uint64_t a, uint64_t b, uint64_t c,
+                                                   const void* data, size_t size) const {
+    const uint64_t words = MostOfHashWords(a, b, c);
+    if (size < 17 || size > 128) [[unlikely]]
+      return internal::Last(words) ^ Xxh3(data, size, seed_);
+    return internal::Last(words ^ MostOfHashMiddling(data, size));
+  }
+
+ private:
+  [[gnu::always_inline]] uint64_t MostOfHashMiddling(const void* data, size_t size) const {
     const auto* const begin = static_cast<const unsigned char*>(data);
     const unsigned char* const end = begin + size;
     // Pairs of 16 bytes from both ends inwards.
@@ -97,19 +127,12 @@ class SeededXxh3 {
         if (size > 96) sum = Mix(Mix(sum, begin + 48, 6), end - 64, 7);
       }
     }
-    return XXH3_avalanche(sum);
+    return internal::AllButLast(sum);
   }
-  // The same of 17 to 32 bytes, as most keys have.
-  [[gnu::always_inline]] uint64_t HashShort(const void* data, size_t size) const {
-    const auto* const begin = static_cast<const unsigned char*>(data);
-    return XXH3_avalanche(Mix(Mix(size * XXH_PRIME64_1, begin, 0), begin + size - 16, 1));
+  [[gnu::always_inline]] uint64_t MostOfHashWords(uint64_t a, uint64_t b, uint64_t c) const {
+    return internal::AllButLast(
+        MixWords(MixWords(3 * sizeof(a) * XXH_PRIME64_1, a, b, 0), b, c, 1));
   }
-  // Of the 24 bytes that three words are in memory.
-  [[gnu::always_inline]] uint64_t HashWords(uint64_t a, uint64_t b, uint64_t c) const {
-    return XXH3_avalanche(MixWords(MixWords(3 * sizeof(a) * XXH_PRIME64_1, a, b, 0), b, c, 1));
-  }
-
- private:
   // `sum` and 16 bytes of the input with the `part`-th 16 bytes of the secret.
   [[gnu::always_inline]] uint64_t Mix(uint64_t sum, const unsigned char* bytes, size_t part) const {
     uint64_t words[2];
@@ -137,6 +160,17 @@ inline uint64_t Xxh3OfWords(uint64_t a, uint64_t b, uint64_t c, uint64_t seed) {
 [[gnu::always_inline]] inline uint64_t Xxh3OfWords(uint64_t a, uint64_t b, uint64_t c,
                                                    const SeededXxh3& seed) {
   return seed.HashWords(a, b, c);
+}
+
+// Xxh3OfWords of three words XOR Xxh3 of the bytes.
+inline uint64_t Xxh3OfWordsXorXxh3(uint64_t a, uint64_t b, uint64_t c, const void* data,
+                                   size_t size, uint64_t seed) {
+  return Xxh3OfWords(a, b, c, seed) ^ Xxh3(data, size, seed);
+}
+[[gnu::always_inline]] inline uint64_t Xxh3OfWordsXorXxh3(uint64_t a, uint64_t b, uint64_t c,
+                                                          const void* data, size_t size,
+                                                          const SeededXxh3& seed) {
+  return seed.HashWordsXorHash(a, b, c, data, size);
 }
 
 }  // namespace verbena::layout

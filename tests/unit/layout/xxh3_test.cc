@@ -1,4 +1,4 @@
-// The hash is part of the format: both variants must give the numbers of XXH3.
+// The hash is part of the format: all variants must give the numbers of XXH3.
 #include "common/layout/xxh3.h"
 
 #include <gtest/gtest.h>
@@ -49,6 +49,7 @@ constexpr Vector kVectors[] = {
 std::vector<const internal::LongHash*> Variants() {
   std::vector<const internal::LongHash*> variants = {&internal::PortableLongHash()};
   if (internal::Avx2LongHash() != nullptr) variants.push_back(internal::Avx2LongHash());
+  if (internal::Avx512LongHash() != nullptr) variants.push_back(internal::Avx512LongHash());
   return variants;
 }
 
@@ -92,6 +93,11 @@ TEST(Xxh3Test, APreparedSeedGivesTheSameHashes) {
       const uint64_t expected = XXH3_64bits_withSeed(words, sizeof(words), seed);
       ASSERT_EQ(Xxh3OfWords(words[0], words[1], words[2], seeded), expected) << at;
       ASSERT_EQ(Xxh3OfWords(words[0], words[1], words[2], seed), expected) << at;
+      const uint64_t both = expected ^ XXH3_64bits_withSeed(bytes.data(), at, seed);
+      ASSERT_EQ(Xxh3OfWordsXorXxh3(words[0], words[1], words[2], bytes.data(), at, seeded), both)
+          << at;
+      ASSERT_EQ(Xxh3OfWordsXorXxh3(words[0], words[1], words[2], bytes.data(), at, seed), both)
+          << at;
     }
   }
 }
@@ -101,7 +107,8 @@ TEST(Xxh3Test, PiecesGiveTheHashOfTheWhole) {
   const std::vector<uint8_t> bytes = VectorBytes(300000);
   const std::vector<const internal::LongHash*> variants = Variants();
   for (const size_t size : {size_t{1}, size_t{240}, size_t{241}, size_t{5000}, bytes.size()}) {
-    for (const size_t piece : {size_t{1}, size_t{63}, size_t{256}, size_t{4096}, size_t{262144}}) {
+    for (const size_t piece :
+         {size_t{1}, size_t{63}, size_t{256}, size_t{4096}, size_t{5003}, size_t{262144}}) {
       if (piece * 5000 < size) continue;
       XXH3_state_t state;
       XXH3_INITSTATE(&state);
@@ -118,12 +125,15 @@ TEST(Xxh3Test, PiecesGiveTheHashOfTheWhole) {
   }
 }
 
-// So that the tests above do see both wherever there are both.
+// So that the tests above do see all that there are.
 TEST(Xxh3Test, TheBestVariantIsTaken) {
 #if defined(__x86_64__)
   EXPECT_EQ(internal::Avx2LongHash() != nullptr, __builtin_cpu_supports("avx2") != 0);
+  EXPECT_EQ(internal::Avx512LongHash() != nullptr,
+            __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512vbmi2") != 0);
 #else
   EXPECT_EQ(internal::Avx2LongHash(), nullptr);
+  EXPECT_EQ(internal::Avx512LongHash(), nullptr);
 #endif
   EXPECT_EQ(&internal::BestLongHash(), Variants().back());
 }
