@@ -14,7 +14,7 @@ call that waits. Counted is what the client executes from the submission to the 
 the call to its return with the value in a string, except inside ibv_post_send and ibv_poll_cq of
 the software device (on real hardware those are the driver's). Prints instructions per GET; exit
 status 1 if there are more than --limit (default 500) in a call that waits, or more than
---submit_limit (default 530) with SubmitGet and Poll.
+--submit_limit (default 500) with SubmitGet and Poll.
 
   --eviction  the server evicts (--eviction=s3fifo), so the client reports some of its GETs to it;
               that is counted too
@@ -29,7 +29,7 @@ gets=2000
 records=20000
 value_size=100
 limit=500
-submit_limit=530
+submit_limit=500
 eviction=none
 for arg in "$@"; do
   case $arg in

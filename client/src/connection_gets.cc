@@ -100,20 +100,27 @@ void Connection::Impl::StartGet(Operation& op, std::string_view key, KeyHash has
                                                                        GetCallback&& callback,
                                                                        int64_t timeout_ns) {
   // An empty key is longer than any.
-  if (!dead_.ok() || pool_.full() || key.size() - 1 >= limits_.max_key_size) [[unlikely]] {
-    return CheckSubmit(key);
-  }
-  Operation& op = pool_.Acquire(OperationKind::kGet, timeout_ns);
+  if (!warm_reads_ || !dead_.ok() || pool_.full() || key.size() - 1 >= limits_.max_key_size)
+      [[unlikely]]
+    return SubmitColdGet(key, std::move(callback), timeout_ns);
+  Operation& op = pool_.Acquire(OperationKind::kGet, timeout_ns, client::OperationUse::kPlainGet);
   // In place of the one that is there, which is empty since it has run, and needs no destructor.
   std::construct_at(&op.on_get, std::move(callback));
   const KeyHash hash = KeepAndHash(op, &key);
-  if (!warm_reads_) [[unlikely]] {
-    StartGet(op, key, hash);
-    return absl::OkStatus();
-  }
   op.key = key;
   op.lookup.PrepareCached(*context_, hash, key);
   starts_.Push(&op);
+  return absl::OkStatus();
+}
+
+// Where there is no index cache, or something keeps the GET from being begun.
+absl::Status Connection::Impl::SubmitColdGet(std::string_view key, GetCallback&& callback,
+                                             int64_t timeout_ns) {
+  VERBENA_RETURN_IF_ERROR(CheckSubmit(key));
+  Operation& op = pool_.Acquire(OperationKind::kGet, timeout_ns, client::OperationUse::kPlainGet);
+  op.on_get = std::move(callback);
+  const KeyHash hash = KeepAndHash(op, &key);
+  StartGet(op, key, hash);
   return absl::OkStatus();
 }
 
@@ -190,14 +197,14 @@ void Connection::Impl::LoneEnd::Set(int with_error, int with_count) {
   lone_read_.wr_id = op.read_id;
   lone_read_.wr.rdma.remote_addr = region_address_ + block.slot.offset();
   stats_.bytes_read += block.length;
-  const int error = verbs::PostSend(endpoint_->qp(), &lone_read_, &lone_bad_);
+  const int error = verbs::PostSend(lone_qp_, &lone_read_, &lone_bad_);
   if (error != 0) [[unlikely]] {
     end->Set(error, 0);
     return false;
   }
   int count;
   do {
-    count = verbs::Poll(endpoint_->cq(), {&end->completion, 1});
+    count = verbs::Poll(lone_cq_, {&end->completion, 1});
   } while (count == 0 && --polls != 0 && (polls % kPollsPerLook != 0 || !LookDue()));
   if (count != 1) [[unlikely]] {
     end->Set(0, count);
@@ -250,8 +257,7 @@ void Connection::Impl::BecomeOperation(Operation& op, WarmBlock block, const Lon
   const KeyHash hash = HashOf(key);
   const layout::Bucket* const home = Lookup::HomeOf(*context_, hash);
   WarmBlock block;
-  if (home == nullptr || !Lookup::FindWarm(*context_, *home, hash, &block.slot, &block.length))
-      [[unlikely]]
+  if (!Lookup::FindWarm(*context_, *home, hash, &block.slot, &block.length)) [[unlikely]]
     return false;
   LoneEnd end;
   std::string_view got;
@@ -348,13 +354,15 @@ void Connection::Impl::HandOver(Operation& op, const absl::Status& status,
 }
 
 // What Lookup::OnWarmRead would find: the operation is not the connection's own, and has neither a
-// large buffer nor a pin.
+// large buffer nor a pin. `plain`: it is an OperationUse::kPlainGet.
+template <bool plain>
 [[gnu::always_inline]] inline void Connection::Impl::HandOverWarm(Operation& op,
                                                                   const GetResult& result) {
   if (--touch_countdown_ == 0) [[unlikely]]
     NoteTouch(op.lookup.hash());
   pool_.FinishUsers(op);
-  if (SyncCall* const call = op.sync; call != nullptr) [[unlikely]] {
+  assert(!plain || op.sync == nullptr);
+  if (SyncCall* const call = plain ? nullptr : op.sync; call != nullptr) [[unlikely]] {
     Tell(*call, ok_, result);
   } else {
     RunCallback(op.on_get, ok_, result);
@@ -484,16 +492,18 @@ void Connection::Impl::StartTakenGet(Operation& op) { StartGet(op, op.key, HashO
 // than the plan has: for so many the send queue has places of their own.
 void Connection::Impl::PostReads() {
   assert(reads_in_flight_ <= endpoint_->read_depth());
+  std::array<Operation*, kReadList> in_pieces;
   uint32_t count = kReadList;
   while (count == kReadList && up_) {
     const uint32_t room = std::min(kReadList, endpoint_->read_depth() - reads_in_flight_);
     count = 0;
+    size_t pieces = 0;
     while (count < room) {
       if (!reads_.empty()) {
         Operation& op = *reads_.Pop();
         op.read_queued = false;
         FillRead(count++, op, op.step);
-        if (op.step.in_space) QueueNextPiece(op);
+        if (op.step.in_space) in_pieces[pieces++] = &op;
       } else if (!starts_.empty()) {
         Operation& op = *starts_.Pop();
         layout::Slot slot;
@@ -512,12 +522,18 @@ void Connection::Impl::PostReads() {
       }
     }
     if (count != 0) PostReadList(count);
+    // A callback may have closed the connection, and so ended them.
+    for (size_t i = 0; i < pieces && up_; ++i) QueueNextPiece(*in_pieces[i]);
+    if (piece_due_) return;
   }
 }
 
-// A large item's next piece may be READ beside the one that has just been put into a list.
+// A large item's next piece may be READ beside the one that has just been posted, but not with the
+// same doorbell: see PollOnce.
 void Connection::Impl::QueueNextPiece(Operation& op) {
-  if (op.kind != OperationKind::kRawRead && op.lookup.NextRead(&op.step)) QueueRead(op);
+  if (op.kind == OperationKind::kRawRead || !op.lookup.NextRead(&op.step)) return;
+  QueueRead(op);
+  piece_due_ = true;
 }
 
 [[gnu::always_inline]] inline void Connection::Impl::PostReadList(uint32_t count) {
@@ -547,7 +563,7 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
   if (op.kind == OperationKind::kGet && op.lookup.OnWarmRead(*context_, &value, &version))
       [[likely]] {
     ++stats_.gets;
-    HandOverWarm(op, {value, version, value.size()});
+    HandOverWarm<false>(op, {value, version, value.size()});
   } else if (op.kind == OperationKind::kRawRead) {
     FinishCall(op, absl::OkStatus(), {});
   } else if (op.kind == OperationKind::kGetInto && op.lookup.split()) {
@@ -570,12 +586,9 @@ void Connection::Impl::QueueNextPiece(Operation& op) {
 
 void Connection::Impl::TakeCompletion(const ibv_wc& wc) { TakeCompletionInline(wc); }
 
-int Connection::Impl::PollOnce() {
-  if (LookDue()) Maintain(MonotonicNanos());
-  if (!up_) [[unlikely]] {
-    Recover();
-    return 0;
-  }
+// Returns what PollOnce does.
+[[gnu::always_inline]] inline int Connection::Impl::FlushAndPoll() {
+  piece_due_ = false;
   Flush();
   std::array<ibv_wc, kPollBatch> completions;
   const int count = verbs::Poll(endpoint_->cq(), completions);
@@ -586,6 +599,24 @@ int Connection::Impl::PollOnce() {
     LoseQueue();
   else
     stats_.completions += static_cast<uint64_t>(count);
+  return count;
+}
+
+int Connection::Impl::PollOnce() {
+  if (LookDue()) Maintain(MonotonicNanos());
+  if (!up_) [[unlikely]] {
+    Recover();
+    return 0;
+  }
+  // Between the pieces of a large item that are posted it is seen whether one has come, so that it
+  // is hashed before the next ones drive it out of the cache. Where READs take their time that is
+  // in vain, and as many are under way in the end as may be.
+  int count = 0;
+  uint32_t rounds = 0;
+  do {
+    const int taken = FlushAndPoll();
+    count = taken < 0 ? taken : count + taken;
+  } while (piece_due_ && ++rounds < Lookup::kPiecesInFlight && up_ && count >= 0);
   if (release_due_) [[unlikely]] {
     // A caller that has its value may not come back for long, and the server keeps the pin.
     release_due_ = false;
@@ -601,7 +632,7 @@ int Connection::Impl::PollOnce() {
   if (pool_.used() != 1 || starts_.empty() || !NothingElseDue()) return false;
   Operation& op = *starts_.At(0);
   WarmBlock block;
-  if (op.kind != OperationKind::kGet ||
+  if (op.use != client::OperationUse::kPlainGet ||
       !op.lookup.FindPrepared(*context_, &block.slot, &block.length)) [[unlikely]]
     return false;
   starts_.Clear();
@@ -609,19 +640,21 @@ int Connection::Impl::PollOnce() {
   std::string_view value;
   uint64_t version;
   if (ReadAlone(op, block, op.lookup.key(), 1, &end, &value, &version)) [[likely]] {
-    HandOverWarm(op, {value, version, value.size()});
+    HandOverWarm<true>(op, {value, version, value.size()});
   } else {
     BecomeOperation(op, block, end);
   }
-  if (!up_) [[unlikely]]
-    Recover();
   return true;
 }
 
 [[gnu::always_inline]] inline int Connection::Impl::Poll() {
   if (in_callback_) return 0;
   const uint64_t before = callbacks_;
-  if (!PollLone()) PollOnce();
+  if (!PollLone()) {
+    PollOnce();
+  } else if (!up_) [[unlikely]] {
+    Recover();
+  }
   return static_cast<int>(callbacks_ - before);
 }
 

@@ -238,6 +238,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   layout::KeyHash HashOf(std::string_view key) const;
   layout::KeyHash KeepAndHash(const Operation& op, std::string_view* key) const;
   void StartGet(Operation& op, std::string_view key, layout::KeyHash hash);
+  absl::Status SubmitColdGet(std::string_view key, GetCallback&& callback, int64_t timeout_ns);
   // A GET that goes by itself: what is READ, and what has come of it if not the key's item: the
   // post's error, what the last poll has returned, and the completion if that is 1.
   struct WarmBlock {
@@ -369,6 +370,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   void OnGetResult(Operation& op, const wire::Result& result);
   // What a lookup, or the server's answer to it, has found.
   void Found(Operation& op, const GetResult& got);
+  template <bool plain>
   void HandOverWarm(Operation& op, const GetResult& result);
   void Tell(SyncCall& call, const absl::Status& status, const GetResult& result);
   void HandOver(Operation& op, const absl::Status& status, const GetResult& result);
@@ -406,8 +408,9 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   void LoseQueue();
   void PostReadList(uint32_t count);
   void FillRead(uint32_t i, Operation& op, const Lookup::Step& step);
-  // Returns the number of completions that were taken.
+  // Returns the number of completions that were taken; less than 0: none, and the queue has failed.
   int PollOnce();
+  int FlushAndPoll();
   bool TakeCompletionInline(const ibv_wc& wc);
   void TakeCompletion(const ibv_wc& wc);
   void OnReadCompletion(Operation& op);
@@ -506,6 +509,7 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
 
   client::FixedRing<Operation*> starts_;         // lookups not yet begun
   client::FixedRing<Operation*> reads_;          // with a READ to be posted
+  bool piece_due_ = false;                       // among them a piece beside others under way
   client::FixedRing<Operation*> space_waiters_;  // for a large buffer
   bool space_freed_ = false;
   std::vector<uint64_t> releases_;  // pins to be given back
@@ -519,6 +523,9 @@ class VERBENA_LOCAL Connection::Impl final : private client::ForkObserver {
   // A READ of one block into an operation's sink that goes by itself.
   ibv_send_wr lone_read_{};
   ibv_sge lone_sge_{};
+  // The endpoint's, while the connection is up.
+  ibv_qp* lone_qp_ = nullptr;
+  ibv_cq* lone_cq_ = nullptr;
   ibv_send_wr* lone_bad_ = nullptr;  // is of no interest
   bool warm_reads_ = false;          // there is an index cache, and it may be used
 

@@ -174,6 +174,8 @@ void Connection::Impl::TakeGreeting(const client::Greeting& greeting) {
   for (ibv_send_wr& request : read_list_) request.wr.rdma.rkey = welcome.region_rkey;
   lone_read_.wr.rdma.rkey = welcome.region_rkey;
   lone_sge_.lkey = lkey_;
+  lone_qp_ = endpoint_->qp();
+  lone_cq_ = endpoint_->cq();
   pool_.ForEachSlot([this](Operation& op) {
     op.sink = endpoint_->sink(op.slot);
     op.lookup.UseSink(op.sink);

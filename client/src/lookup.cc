@@ -28,6 +28,8 @@ std::array<LookupContext::BlockBounds, 256> LookupContext::BlockBoundsOf(const S
   return blocks;
 }
 
+constinit Bucket Lookup::no_copy{};
+
 void Lookup::Reset(std::string_view key) {
   key_ = key;
   space_ = {};
@@ -53,7 +55,7 @@ void Lookup::LeaveWarm(LookupContext& context) {
 Lookup::Step Lookup::Start(LookupContext& context) {
   Reset(key_);
   segment_ = context.segments.Get(hash_);
-  if (copy_ == nullptr) return StartUncached(context);
+  if (segment_.offset == 0 || !context.cache.enabled()) return StartUncached(context);
   copy_ = context.cache.Find(segment_.frame, hash_.bucket(), hash_);
   if (copy_ == nullptr) return StartUncached(context);
   ++context.counters.cache_hits;

@@ -119,9 +119,9 @@ class Lookup {
 
   // Longest piece of a large item that is read at once, and pieces under way. A piece is to be in
   // the processor's cache still when it is hashed, and those under way are to cover the round trip:
-  // three are 60 us of a link of 100 Gbit/s.
-  static constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
-  static constexpr uint8_t kPiecesInFlight = 3;
+  // six are 60 us of a link of 100 Gbit/s.
+  static constexpr uint64_t kPieceBytes = uint64_t{128} << 10;
+  static constexpr uint8_t kPiecesInFlight = 6;
 
   // Where READs land; borrowed until another one is set, which must not be during a lookup.
   void UseSink(ReadSink* sink) { sink_ = sink; }
@@ -131,8 +131,8 @@ class Lookup {
   const std::string_view& key() const { return key_; }
   void set_hash(layout::KeyHash hash) { hash_ = hash; }
 
-  // Where the copy of a key's bucket lies if it lies at home, whose lines are asked for; nullptr if
-  // the segment is not known. Requires that there is a cache.
+  // Where the copy of a key's bucket lies if it lies at home, whose lines are asked for. Requires
+  // that there is a cache.
   static layout::Bucket* HomeOf(LookupContext& context, layout::KeyHash hash);
   // The one slot of a copy at home that can be the key's, and the bytes of its block: false if it
   // is not as simple as that.
@@ -291,7 +291,10 @@ class Lookup {
   };
   Progress at_;
   std::array<layout::Slot, layout::kSlotsPerBucket> candidates_;
-  layout::Bucket* copy_;  // the cached bucket that they come from; before Start: where it may be
+  // The cached bucket that they come from; between Prepare and Start: where it may be.
+  layout::Bucket* copy_;
+  // In place of a copy where there is no cache: nothing, and never written.
+  static layout::Bucket no_copy;
 
   std::string_view value_;
   uint64_t version_;

@@ -15,15 +15,16 @@ namespace verbena::client {
 
 [[gnu::always_inline]] inline layout::Bucket* Lookup::HomeOf(LookupContext& context,
                                                              layout::KeyHash hash) {
-  const SegmentRef segment = context.segments.Get(hash);
-  return segment.offset != 0 ? context.cache.Prefetch(segment.frame, hash.bucket()) : nullptr;
+  // Of a segment that is not known the frame is the first one: a copy there, if it serves the hash,
+  // is as good as any.
+  return context.cache.Prefetch(context.segments.FrameOf(hash), hash.bucket());
 }
 
 [[gnu::always_inline]] inline void Lookup::Prepare(LookupContext& context, layout::KeyHash hash,
                                                    std::string_view key) {
   key_ = key;
   hash_ = hash;
-  copy_ = context.cache.enabled() ? HomeOf(context, hash) : nullptr;
+  copy_ = context.cache.enabled() ? HomeOf(context, hash) : &no_copy;
 }
 
 [[gnu::always_inline]] inline void Lookup::PrepareCached(LookupContext& context,
@@ -39,11 +40,11 @@ namespace verbena::client {
                                                     layout::KeyHash hash, layout::Slot* slot,
                                                     uint64_t* length) {
   if (!BucketCache::ServesAtHome(home, hash)) return false;
-  const uint32_t mask = MatchSlots(home, hash.fingerprint());
-  if (mask == 0 || (mask & (mask - 1)) != 0) return false;
+  const uint32_t words = MatchWords(home, hash.fingerprint()) & ~1U;
+  if (words == 0 || (words & (words - 1)) != 0) return false;
   // Others may have changed the slot meanwhile. It is judged as it is now, like any other.
-  const auto at = static_cast<uint64_t>(std::countr_zero(uint64_t{mask}));
-  *slot = {LoadRelaxed(&home.slots[at].bits)};
+  const auto at = static_cast<uint64_t>(std::countr_zero(uint64_t{words}));
+  *slot = {LoadRelaxed(&home.slots[at - 1].bits)};
   // As SliceShape::FirstRead judges it.
   const LookupContext::BlockBounds& block = context.block_bounds[slot->size_class()];
   *length = block.length;
@@ -61,7 +62,7 @@ namespace verbena::client {
 [[gnu::always_inline]] inline bool Lookup::FindPrepared(const LookupContext& context,
                                                         layout::Slot* slot,
                                                         uint64_t* length) const {
-  return copy_ != nullptr && FindWarm(context, *copy_, hash_, slot, length);
+  return FindWarm(context, *copy_, hash_, slot, length);
 }
 
 [[gnu::always_inline]] inline bool Lookup::StartWarm(LookupContext& context, layout::Slot* slot,

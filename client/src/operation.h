@@ -67,10 +67,17 @@ enum class TakeStage : uint8_t { kTaking, kGetting, kDeleting };
 struct Registration;
 struct ScanRun;
 
+// What an operation is used for.
+enum class OperationUse : uint8_t {
+  kNone,
+  kAny,
+  kPlainGet,  // a kGet with a callback of its own, so without a SyncCall: that to its end
+};
+
 // What each use of an operation sets anew: eight bytes, so that one store does it.
 struct OperationFlags {
   OperationKind kind = OperationKind::kGet;
-  bool in_use = false;
+  OperationUse use = OperationUse::kNone;
   bool late = false;         // its deadline has passed
   bool read_queued = false;  // `step` waits to be posted
   TakeStage take_stage = TakeStage::kTaking;
@@ -83,6 +90,8 @@ struct OperationFlags {
 static_assert(sizeof(OperationFlags) == 8);
 
 struct Operation : OperationFlags {
+  bool in_use() const { return use != OperationUse::kNone; }
+
   uint32_t slot = 0;  // in the pool; never changes, nor do the next two
   ReadSink* sink = nullptr;
   char* key_memory = nullptr;  // room for the longest key
@@ -133,10 +142,11 @@ class OperationPool {
   // The one that Acquire would give. Requires !full().
   Operation& Next() { return *free_[free_count_ - 1]; }
   // The most recently freed one, since its memory is likely to be in the cache. Requires !full().
-  Operation& Acquire(OperationKind kind, int64_t timeout_ns = 0) {
+  Operation& Acquire(OperationKind kind, int64_t timeout_ns = 0,
+                     OperationUse use = OperationUse::kAny) {
     Operation& op = *free_[--free_count_];
     ++used_;
-    static_cast<OperationFlags&>(op) = {.kind = kind, .in_use = true};
+    static_cast<OperationFlags&>(op) = {.kind = kind, .use = use};
     op.sync = nullptr;
     op.first_seen = 0;
     op.timeout_ns = timeout_ns;
@@ -153,7 +163,7 @@ class OperationPool {
   void Finish(Operation& op) {
     if (&op == extra_) {
       extra_ = nullptr;
-      op.in_use = false;
+      op.use = OperationUse::kNone;
       NextGeneration(op);
     } else {
       FinishUsers(op);
@@ -162,7 +172,7 @@ class OperationPool {
   // The same of one that is not the connection's own.
   void FinishUsers(Operation& op) {
     --used_;
-    op.in_use = false;
+    op.use = OperationUse::kNone;
     NextGeneration(op);
   }
   void Free(Operation& op) { free_[free_count_++] = &op; }
@@ -181,7 +191,7 @@ class OperationPool {
   // nullptr if the reference is out of range or of an earlier use.
   Operation* Find(verbs::SlotRef ref) {
     Operation* const op = FindByRead(WrId(RequestKind::kRead, ref).bits());
-    return op != nullptr && op->in_use ? op : nullptr;
+    return op != nullptr && op->in_use() ? op : nullptr;
   }
   static verbs::SlotRef RefOf(const Operation& op) { return WrId(op.read_id).ref; }
 
@@ -194,7 +204,7 @@ class OperationPool {
   template <typename Visit>
   void ForEach(Visit&& visit) {
     for (Operation& op : operations_) {
-      if (op.in_use) visit(op);
+      if (op.in_use()) visit(op);
     }
   }
 

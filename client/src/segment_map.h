@@ -45,6 +45,12 @@ class SegmentMap {
     return Load(table.entries[hash.bits >> table.shift]);
   }
 
+  // Its home frame alone; 0 if it is not known.
+  uint32_t FrameOf(layout::KeyHash hash) const {
+    const Table& table = *current_.load(std::memory_order_acquire);
+    return table.entries[hash.bits >> table.shift].frame.load(std::memory_order_relaxed);
+  }
+
   // Takes in `words`, entries of the directory from index `first` on. Entries that make no sense
   // are skipped.
   void Learn(uint64_t first, std::span<const uint64_t> words);

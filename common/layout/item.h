@@ -64,9 +64,11 @@ template <typename Seed>
   return Xxh3(body, size, seed);
 }
 
+// Of the XOR of both parts: 0 is not a check.
+inline uint64_t CheckOfHashes(uint64_t hashes) { return hashes == 0 ? 1 : hashes; }
+
 inline uint64_t CombineChecks(uint64_t header_check, uint64_t body_check) {
-  const uint64_t check = header_check ^ body_check;
-  return check == 0 ? 1 : check;
+  return CheckOfHashes(header_check ^ body_check);
 }
 
 // Whether two keys of `size` bytes are equal. Keys of common lengths are compared here by a few
@@ -113,13 +115,11 @@ template <typename Seed>
   static_assert(offsetof(ItemHeader, version) == 8 && offsetof(ItemHeader, value_len) == 16 &&
                 offsetof(ItemHeader, key_len) == 20);
   if (size < sizeof(ItemHeader)) return false;
-  uint64_t check;
-  uint64_t item_version;
+  uint16_t key_size;
+  std::memcpy(&key_size, block + 20, sizeof(key_size));
+  if (key_size != key.size()) return false;
   uint64_t lengths_and_flags;
-  std::memcpy(&check, block, sizeof(check));
-  std::memcpy(&item_version, block + 8, sizeof(item_version));
   std::memcpy(&lengths_and_flags, block + 16, sizeof(lengths_and_flags));
-  if (check == 0 || static_cast<uint16_t>(lengths_and_flags >> 32) != key.size()) return false;
   const uint64_t value_size = static_cast<uint32_t>(lengths_and_flags);
   const uint64_t body_size = key.size() + value_size;
   const uint8_t* const body = block + sizeof(ItemHeader);
@@ -129,9 +129,13 @@ template <typename Seed>
   } else if (!SameKey(body, key.data(), key.size())) {
     return false;
   }
-  const uint64_t header_check = Xxh3OfWords(item_version, lengths_and_flags, block_offset, seed);
-  const uint64_t body_check = BodyCheck(body, body_size, seed);
-  if ((header_check ^ body_check ^ check) != 0 && CombineChecks(header_check, body_check) != check)
+  uint64_t item_version;
+  std::memcpy(&item_version, block + 8, sizeof(item_version));
+  const uint64_t hashes =
+      Xxh3OfWordsXorXxh3(item_version, lengths_and_flags, block_offset, body, body_size, seed);
+  uint64_t check;
+  std::memcpy(&check, block, sizeof(check));
+  if ((check != hashes || check == 0) && check != CheckOfHashes(hashes)) [[unlikely]]
     return false;
   *value = {reinterpret_cast<const char*>(body) + key.size(), value_size};
   *version = item_version;

@@ -28,16 +28,15 @@ namespace internal {
 }  // namespace internal
 #endif
 
-// Bit i is set if slot i of `bucket` has the fingerprint. An empty slot counts as fingerprint 0:
-// who looks for that one must skip the empty slots. Others may change `bucket` meanwhile: each slot
-// is then judged as it was at some time.
-inline uint32_t MatchSlots(const Bucket& bucket, uint32_t fingerprint) {
+// Bit 1 + i is set if slot i of `bucket`, which is its word 1 + i, has the fingerprint; bit 0 means
+// nothing. An empty slot counts as fingerprint 0: who looks for that one must skip the empty slots.
+// Others may change `bucket` meanwhile: each slot is then judged as it was at some time.
+inline uint32_t MatchWords(const Bucket& bucket, uint32_t fingerprint) {
   constexpr int kWords = kBucketSize / 8;
   static_assert(kWords == 16 && kSlotsPerBucket == kWords - 1);
 #ifdef VERBENA_MATCH_SSE2
   // A fingerprint is the top 12 bits of the upper half of a word. Four words give the fingerprints
-  // of four in one register, eight of which are compared at once; the header goes along and is
-  // masked out at the end.
+  // of four in one register, eight of which are compared at once; the header goes along.
   const auto* words = reinterpret_cast<const char*>(&bucket);
   const auto four = [words](int i) {
     return _mm_srli_epi32(internal::LoadUpperHalves(words + 32 * i), 20);
@@ -45,15 +44,20 @@ inline uint32_t MatchSlots(const Bucket& bucket, uint32_t fingerprint) {
   const __m128i wanted = _mm_set1_epi16(static_cast<int16_t>(fingerprint));
   const __m128i bytes = _mm_packs_epi16(_mm_cmpeq_epi16(_mm_packs_epi32(four(0), four(1)), wanted),
                                         _mm_cmpeq_epi16(_mm_packs_epi32(four(2), four(3)), wanted));
-  return static_cast<uint32_t>(_mm_movemask_epi8(bytes)) >> 1;
+  return static_cast<uint32_t>(_mm_movemask_epi8(bytes));
 #else
   uint32_t mask = 0;
   for (uint32_t i = 0; i < kSlotsPerBucket; ++i) {
     const Slot slot{LoadRelaxed(&bucket.slots[i].bits)};
-    mask |= uint32_t{slot.fingerprint() == fingerprint} << i;
+    mask |= uint32_t{slot.fingerprint() == fingerprint} << (1 + i);
   }
   return mask;
 #endif
+}
+
+// The same with bit i for slot i.
+inline uint32_t MatchSlots(const Bucket& bucket, uint32_t fingerprint) {
+  return MatchWords(bucket, fingerprint) >> 1;
 }
 
 }  // namespace verbena::layout

@@ -74,9 +74,9 @@ ServerProcess* ClientBuffersTest::server_ = nullptr;
 
 // Around the limits of a bucket's block, of the first READ, of size classes and of pieces.
 TEST_F(ClientBuffersTest, ValuesOfAllSizes) {
-  const std::vector<size_t> sizes = {0,       1,       7,       100,       4000,     4068,
-                                     4069,    4096,    8192,    60'000,    262'144,  500'000,
-                                     524'288, 600'000, 786'432, 1'000'003, 2'000'000};
+  const std::vector<size_t> sizes = {
+      0,    1,      7,       100,     4000,    4068,    131'032, 131'033,   4069,     4096,
+      8192, 60'000, 262'144, 500'000, 524'288, 600'000, 786'432, 1'000'003, 2'000'000};
   const std::string key = "key-of-all-sizes";
   uint64_t gets = 0;
   for (const size_t size : sizes) {

@@ -80,7 +80,7 @@ class Callback<void(Args...)> {
 
  private:
   void TakeObject(Callback& other) {
-    if (manage_ != nullptr) {
+    if (manage_ != nullptr) [[unlikely]] {
       manage_(other.storage_, storage_);
     } else if (call_ != nullptr) {
       __builtin_memcpy(storage_, other.storage_, kCapacity);
