@@ -154,7 +154,8 @@ constexpr std::pair<const char*, uint64_t BackendCounters::*> kCounters[] = {
     {"completions", &BackendCounters::completions},
     {"sends", &BackendCounters::sends},
     {"bytes_read", &BackendCounters::bytes_read},
-    {"bytes_sent", &BackendCounters::bytes_sent}};
+    {"bytes_sent", &BackendCounters::bytes_sent},
+    {"reconnects", &BackendCounters::reconnects}};
 
 constexpr std::pair<const char*, uint64_t ServerVerbCounters::*> kServerCounters[] = {
     {"sends", &ServerVerbCounters::sends},

@@ -200,7 +200,8 @@ nlohmann::json ResultJson(const RunResult& result) {
   Json json = ThroughputJson(result);
   json["seconds"] = result.seconds;
   json["rdma"] = {{"read_retries", result.counters.read_retries},
-                  {"rpc_gets", result.counters.rpc_gets}};
+                  {"rpc_gets", result.counters.rpc_gets},
+                  {"reconnects", result.counters.reconnects}};
   if (const auto reads = result.reads_per_get()) json["rdma"]["reads_per_get"] = *reads;
   if (const auto doorbells = result.doorbells_per_op()) {
     json["rdma"]["doorbells_per_op"] = *doorbells;

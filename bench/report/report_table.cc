@@ -65,6 +65,10 @@ std::string FactLines(const RunContext& context, const RunResult& result) {
     line("errors",
          absl::StrFormat("%d of %d operations failed", result.errors(), result.operations()));
   }
+  if (result.counters.reconnects > 0) {
+    line("connections lost",
+         absl::StrFormat("%d, made again; latencies contain that", result.counters.reconnects));
+  }
   if (const auto reads = result.reads_per_get()) {
     line("READs per GET", absl::StrFormat("%.3f (retries %d, GETs by the server's CPU %d)", *reads,
                                           result.counters.read_retries, result.counters.rpc_gets));

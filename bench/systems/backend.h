@@ -27,6 +27,7 @@ struct BackendCounters {
   uint64_t bytes_out = 0;     // given to the socket or the fabric, without its own headers
   uint64_t bytes_in = 0;      // taken from it, likewise
   uint64_t system_calls = 0;  // of this connection, for its operations
+  uint64_t reconnects = 0;    // connections made in place of lost ones
 
   BackendCounters& operator+=(const BackendCounters& other) {
     gets += other.gets;
@@ -41,6 +42,7 @@ struct BackendCounters {
     bytes_out += other.bytes_out;
     bytes_in += other.bytes_in;
     system_calls += other.system_calls;
+    reconnects += other.reconnects;
     return *this;
   }
   BackendCounters operator-(const BackendCounters& other) const {
@@ -55,7 +57,8 @@ struct BackendCounters {
             bytes_sent - other.bytes_sent,
             bytes_out - other.bytes_out,
             bytes_in - other.bytes_in,
-            system_calls - other.system_calls};
+            system_calls - other.system_calls,
+            reconnects - other.reconnects};
   }
 };
 

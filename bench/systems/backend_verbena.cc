@@ -14,29 +14,41 @@ Options ConnectionOptions(const Config& config) {
   options.preload = config.preload;
   options.poll_time = config.poll;
   options.connect_timeout = options.operation_timeout = config.timeout;
-  // A run without its server is over: its figures would be of something else.
-  options.reconnect = false;
   return options;
 }
 
+// Its figures would be of something else: a server that has restarted holds nothing of the run's.
+void VerbenaBackend::LookAtNewConnection() {
+  reconnects_ = connection_->stats().reconnects;
+  if (connection_->server_epoch() == epoch_ || !gone_.ok()) return;
+  gone_ = absl::UnavailableError(
+      "the server has restarted: what it holds now is not what the run began with");
+}
+
 absl::Status VerbenaBackend::SubmitRead(uint32_t slot, std::string_view key) {
+  Began(slot);
   return connection_->SubmitGet(key,
                                 [this, slot](const absl::Status& status, const GetResult& result) {
+                                  Ended(slot, status);
                                   if (sink_ != nullptr) sink_->OnRead(slot, status, result.value);
                                 });
 }
 
 absl::Status VerbenaBackend::SubmitWrite(uint32_t slot, std::string_view key,
                                          std::string_view value) {
+  Began(slot);
   return connection_->SubmitPut(key, value,
                                 [this, slot](const absl::Status& status, const ChangeResult&) {
+                                  Ended(slot, status);
                                   if (sink_ != nullptr) sink_->OnWrite(slot, status);
                                 });
 }
 
 absl::Status VerbenaBackend::SubmitDelete(uint32_t slot, std::string_view key) {
+  Began(slot);
   return connection_->SubmitDelete(key,
                                    [this, slot](const absl::Status& status, const ChangeResult&) {
+                                     Ended(slot, status);
                                      if (sink_ != nullptr) sink_->OnWrite(slot, status);
                                    });
 }
@@ -44,6 +56,7 @@ absl::Status VerbenaBackend::SubmitDelete(uint32_t slot, std::string_view key) {
 absl::Status VerbenaBackend::SubmitScan(uint32_t slot, std::string_view start,
                                         std::string_view prefix, uint32_t count) {
   if (!connection_->status().ok()) return connection_->status();
+  Began(slot);
   scan_ = {.slot = slot, .range = {.start = start, .prefix = prefix}, .count = count};
   return absl::OkStatus();
 }
@@ -53,6 +66,7 @@ int VerbenaBackend::Scan() {
   const PendingScan scan = *scan_;
   scan_.reset();
   const absl::Status status = connection_->Scan(scan.range, scan.count, &items_);
+  Ended(scan.slot, status);
   records_.clear();
   for (const ScanItem& item : items_) records_.push_back({item.key, item.value});
   if (sink_ != nullptr) sink_->OnScan(scan.slot, status, records_);
@@ -71,6 +85,7 @@ BackendCounters VerbenaBackend::counters() const {
   counters.completions = stats.completions;
   counters.bytes_read = stats.bytes_read;
   counters.bytes_sent = stats.bytes_sent;
+  counters.reconnects = stats.reconnects;
   return counters;
 }
 

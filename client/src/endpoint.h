@@ -42,8 +42,8 @@ struct EndpointOptions {
   int64_t deadline = 0;           // of connecting, in MonotonicNanos()
   uint64_t session = 0;           // not 0
   // After this time without an answer a second attempt is made beside the first, after twice as
-  // much again a third, and so on: the connection manager itself repeats a lost message only after
-  // seconds.
+  // much again a third, and so on, up to 16 times as much: the connection manager itself repeats a
+  // lost message only after seconds.
   int64_t patience = 1'000'000'000;  // ns
   // Gives up (Cancelled) soon after it is set. May be null.
   const std::atomic<bool>* cancelled = nullptr;

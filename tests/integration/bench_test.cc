@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/integration/eventually.h"
 #include "tests/integration/fabric_under_test.h"
 #include "tests/integration/process.h"
 
@@ -314,6 +315,33 @@ TEST_F(BenchTest, ServerKilledInASweepLeavesAMarkedPart) {
   EXPECT_THAT(html, HasSubstr("This run ended early"));
   EXPECT_THAT(html, HasSubstr("Response times by rate"));
   std::remove(page.c_str());
+}
+
+// The connection is made again, but to a server that has nothing of what the run began with.
+TEST_F(BenchTest, ServerRestartedInTheMiddleEndsTheRun) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+  const std::string where = "--server=" + address;
+  ASSERT_EQ(Bench({"load", where, "--records=1000"}).code, 0);
+  const auto process = StartBench({"run", where, "--records=1000", "--workload=a", "--seconds=1000",
+                                   "--timeout_seconds=60", "--json=" + json_});
+  ASSERT_NE(process, nullptr);
+  ASSERT_TRUE(WaitForPuts(address));
+  (*server)->process().Signal(SIGKILL);
+  ASSERT_TRUE((*server)->process().WaitForExit().ok());
+  std::unique_ptr<ServerProcess> next;
+  // Its port may be held for a moment by what is left of the one before.
+  ASSERT_TRUE(Eventually([&] {
+    auto again = ServerProcess::Start({"--listen=" + address});
+    if (again.ok()) next = *std::move(again);
+    return next != nullptr;
+  }));
+  const Outcome outcome = Finish(*process);
+  EXPECT_EQ(outcome.code, 3) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("ENDED EARLY"));
+  EXPECT_THAT(outcome.out, HasSubstr("restarted"));
+  EXPECT_TRUE(ReadJson().contains("connection_lost"));
 }
 
 TEST_F(BenchTest, AnOpenLoopReportsBothTimes) {
