@@ -29,6 +29,11 @@ DEFINE_string(depth, "16", "operations in flight on each connection (1 to 1024)"
 DEFINE_string(key_size, "0", "bytes of each key (8 to 1024; 0: YCSB's own, 14 to 23)");
 DEFINE_string(value_size, "100", "bytes of each value: a size, or a distribution of sizes");
 DEFINE_string(distribution, "", "how records are chosen; none: as the workload has it");
+DEFINE_string(trace, "", "file of a cache trace to replay");
+DEFINE_string(speed, "0",
+              "times faster than the trace's timestamps (0.001 to 1000000; 0: at once)");
+DEFINE_bool(strict, false, "end at the first bad line of the trace");
+DEFINE_bool(fill_on_miss, false, "write what a read of the trace did not find");
 DEFINE_string(seed, "1", "of everything random (0 to 2^64 - 1)");
 DEFINE_string(cache_bytes, "64MiB", "client's index cache per connection (0 to 1TiB; 0: off)");
 DEFINE_string(timeout_seconds, "5", "for connecting, and again for each operation (0.001 to 3600)");
@@ -251,6 +256,56 @@ absl::Status ReadLoad(Config& config) {
   return CheckOutputs(config);
 }
 
+absl::Status TraceIsOnly(const char* flag, std::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, " is not allowed with --trace: ", ToAbsl(why)));
+}
+
+// What cannot be together with a trace, and what without one.
+absl::Status CheckTrace(const Properties& properties, const Config& config) {
+  if (config.trace.file.empty()) {
+    for (const char* flag : {"speed", "strict", "fill_on_miss"}) {
+      if (!WasGiven(flag)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", flag, " is not allowed without --trace: it is about a trace"));
+    }
+    return absl::OkStatus();
+  }
+  if (config.command != Command::kRun) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--trace is not allowed for ", CommandName(config.command), ": only run replays traces"));
+  }
+  for (const char* flag : {"workload", "distribution", "key_size", "value_size"}) {
+    if (WasGiven(flag)) return TraceIsOnly(flag, "the trace has its own requests, keys and sizes");
+  }
+  for (const char* flag : {"rate", "arrival", "ramp", "sweep", "search"}) {
+    if (WasGiven(flag)) return TraceIsOnly(flag, "the trace has its own times (see --speed)");
+  }
+  if (WasGiven("agents")) return TraceIsOnly("agents", "the file is on this host only");
+  if (WasGiven("baseline")) return TraceIsOnly("baseline", "that is about values of one size");
+  if (!properties.empty()) {
+    return absl::InvalidArgumentError(
+        "-P and -p are not allowed with --trace: the trace has its own requests, keys and sizes");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTrace(const Properties& properties, Config& config) {
+  TraceConfig& trace = config.trace;
+  trace.file = FLAGS_trace;
+  trace.strict = FLAGS_strict;
+  trace.fill_on_miss = FLAGS_fill_on_miss;
+  VERBENA_RETURN_IF_ERROR(CheckTrace(properties, config));
+  // (Written so that no NaN passes.)
+  if (!absl::SimpleAtod(FLAGS_speed, &trace.speed) ||
+      !(trace.speed == 0 || (trace.speed >= 1e-3 && trace.speed <= 1e6))) {
+    return BadFlag("speed", FLAGS_speed, "0 or a number from 0.001 to 1000000");
+  }
+  // It ends with the trace, unless somebody wants less of it.
+  if (!trace.file.empty() && !WasGiven("seconds")) config.duration = {};
+  return absl::OkStatus();
+}
+
 absl::Status CheckRates(const Config& config) {
   // Above that a thread would do nothing but count what is due.
   constexpr double kMostOfAThread = 1e7;
@@ -332,6 +387,7 @@ absl::StatusOr<Config> ConfigFromFlags(Command command, const Properties& proper
   VERBENA_RETURN_IF_ERROR(ReadWhere(config));
   VERBENA_RETURN_IF_ERROR(ReadWhat(config));
   VERBENA_RETURN_IF_ERROR(ReadHow(config));
+  VERBENA_RETURN_IF_ERROR(ReadTrace(properties, config));
   ApplyScenario(config);
   VERBENA_RETURN_IF_ERROR(ReadLoad(config));
   VERBENA_RETURN_IF_ERROR(ApplyProperties(properties, WasGiven, WasGiven("workload"), &config));

@@ -23,6 +23,14 @@ namespace verbena::bench {
 enum class Command { kLoad, kRun, kCompare };
 const char* CommandName(Command command);
 
+// A trace to replay instead of the workload.
+struct TraceConfig {
+  std::string file;           // empty: none
+  double speed = 0;           // times faster than its timestamps; 0: as fast as possible
+  bool strict = false;        // its first bad line ends the run
+  bool fill_on_miss = false;  // its reads that find nothing are followed by a write
+};
+
 struct Config {
   Command command = Command::kRun;
   std::string server;  // ADDR:PORT; may be empty for kCompare
@@ -40,6 +48,7 @@ struct Config {
   std::chrono::nanoseconds warmup{0};
   LoadOptions load;        // rates, outputs, other processes
   Properties properties;   // YCSB's, as they were given; all else here has taken them in
+  TraceConfig trace;       // for kRun
   uint32_t processes = 1;  // that do this run together, with as many threads each,
   uint32_t process = 0;    // and the number of this one
   uint32_t threads = 1;

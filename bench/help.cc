@@ -40,9 +40,17 @@ What to do
                        list:SIZE:WEIGHT,..., etc, udb, zippydb, up2x, kvcache, graph, assocs, cdn,
                        file:FILE (lines of a size and a count)
   --seed=1             of everything random; the same seed gives the same operations
+  --trace=FILE         run: the requests of a cache trace instead, in Twitter's CSV form (timestamp,
+                       key, key size, value size, client, operation, TTL); /dev/stdin for what zstd
+                       -dc and the like write. What a read does not find is a miss, not an error
+  --speed=0            so many times faster than its timestamps (0.001 to 1000000), as an open loop;
+                       0: as fast as possible
+  --strict             its first bad line ends the run, with status 2; else bad lines are told, with
+                       number and reason, and passed over
+  --fill_on_miss       its reads that find nothing are followed by a write of a value of that size
 
 How much
-  --seconds=10         how long to run (0.1 to 1000000)
+  --seconds=10         how long to run (0.1 to 1000000); a trace without it: to its end
   --operations=0       how many operations; with --seconds too, whichever ends first
   --warmup_seconds=0   run this long before measuring, to fill caches
 
@@ -95,8 +103,8 @@ compare
   --scenario=storage4k  instead: 4 KiB random reads at fixed rates, which rise until each system has
                        had enough, with the server's processor load
 
-Exit status: 0 all well; 1 wrong values, or more errors than --max_errors; 2 wrong usage; 3 no
-such host, no connection, or it was lost; 6 the results cannot be written (--json=FILE is tried before
+Exit status: 0 all well; 1 wrong values, or more errors than --max_errors; 2 wrong usage, or a trace
+that --strict stopped, cannot be read to its end or has no request; 3 no such host, no connection, or it was lost; 6 the results cannot be written (--json=FILE is tried before
 the run begins); 130 interrupted.
 What has been waited for longer than 2 seconds is told once on standard error, and until when.
 Flags from a file: --flagfile=FILE.

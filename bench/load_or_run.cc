@@ -16,6 +16,7 @@
 #include "bench/load/interrupt.h"
 #include "bench/load/rates.h"
 #include "bench/load/runner.h"
+#include "bench/load/trace_reader.h"
 #include "bench/report/output.h"
 #include "bench/report/rates_report.h"
 #include "bench/report/report_json.h"
@@ -48,18 +49,20 @@ class Engine {
 
 class LocalEngine : public Engine {
  public:
-  static absl::StatusOr<std::unique_ptr<Engine>> Start(const Config& config) {
+  // `trace` is borrowed; null: there is none.
+  static absl::StatusOr<std::unique_ptr<Engine>> Start(const Config& config, TraceReader* trace) {
     auto notice = std::make_unique<WaitNotice>("verbena-bench");
     VERBENA_ASSIGN_OR_RETURN(auto connections, ConnectToVerbena(config, notice.get()));
-    return std::make_unique<LocalEngine>(config, std::move(connections), std::move(notice));
+    return std::make_unique<LocalEngine>(config, trace, std::move(connections), std::move(notice));
   }
 
-  LocalEngine(const Config& config, VerbenaConnections connections,
+  LocalEngine(const Config& config, TraceReader* trace, VerbenaConnections connections,
               std::unique_ptr<WaitNotice> notice)
       : config_(config),
         notice_(std::move(notice)),
         connections_(std::move(connections)),
         facts_(AskServer(config, *connections_.first, notice_.get())) {
+    options_.trace = trace;
     options_.awaited = absl::StrCat("the server at ", config.server, " to end any operation");
     options_.bound = TimeoutText(config);
     options_.progress = isatty(STDERR_FILENO) != 0;
@@ -186,8 +189,17 @@ int LoadOrRun(const Config& config) {
     std::fprintf(stderr, "verbena-bench: %s\n", std::string(status.message()).c_str());
     return kExitOutput;
   }
+  std::unique_ptr<TraceReader> trace;
+  if (!config.trace.file.empty()) {
+    auto opened = TraceReader::Open({.path = config.trace.file,
+                                     .speed = config.trace.speed,
+                                     .strict = config.trace.strict,
+                                     .limit = config.operations});
+    if (!opened.ok()) return NoResults(config, opened.status(), true);
+    trace = *std::move(opened);
+  }
   const bool agents = !config.load.agents.empty();
-  auto engine = agents ? AgentsEngine::Start(config) : LocalEngine::Start(config);
+  auto engine = agents ? AgentsEngine::Start(config) : LocalEngine::Start(config, trace.get());
   // What an agent or its flags cannot have is wrong usage; of a server it would be its answer.
   if (!engine.ok()) return NoResults(config, engine.status(), agents);
   return config.load.several_rates() ? SeveralRates(config, **engine) : OneRun(config, **engine);

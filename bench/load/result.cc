@@ -20,6 +20,12 @@ double RunResult::throughput() const {
   return seconds <= 0 ? 0 : static_cast<double>(operations() - errors()) / seconds;
 }
 
+bool RunResult::partial() const {
+  const bool trace_broke_off =
+      trace.has_value() && (trace->facts.stopped || !trace->facts.unreadable.empty());
+  return interrupted || !lost.empty() || !agent_errors.empty() || trace_broke_off;
+}
+
 double RunResult::missed() const {
   if (!open_loop.has_value() || open_loop->due == 0 || seconds <= 0) return 0;
   // By time: what is undone at the end. By count: how much longer it took than it should have.
@@ -29,6 +35,19 @@ double RunResult::missed() const {
   // The last operations' own time is no delay.
   const double slack = 0.05 / seconds;
   return std::clamp(std::max(undone, late - slack), 0.0, 1.0);
+}
+
+void TraceOutcome::Add(const TraceOutcome& other) {
+  reads += other.reads;
+  misses += other.misses;
+  not_stored += other.not_stored;
+  not_found += other.not_found;
+  fills += other.fills;
+}
+
+std::optional<double> TraceOutcome::hit_rate() const {
+  if (reads == 0) return std::nullopt;
+  return static_cast<double>(reads - misses) / static_cast<double>(reads);
 }
 
 std::optional<double> RunResult::reads_per_get() const {
@@ -96,6 +115,11 @@ int ExitStatusOf(const Config& config, const RunResult& result) {
   // Who interrupts a script interrupts its server too, as a rule: errors are no news then.
   const bool failed = result.lost.empty() && result.errors() > config.max_errors;
   if (result.verify.wrong > 0 || failed) return 1;
+  if (result.trace.has_value()) {
+    const TraceFacts& facts = result.trace->facts;
+    if (facts.stopped || !facts.unreadable.empty()) return 2;
+    if (facts.requests == 0 && !result.interrupted) return 2;
+  }
   return result.interrupted ? 130 : 0;
 }
 

@@ -11,6 +11,7 @@
 #include "bench/config.h"
 #include "bench/load/schedule.h"
 #include "bench/load/series.h"
+#include "bench/load/trace_reader.h"
 #include "bench/measure/histogram.h"
 #include "bench/measure/process_usage.h"
 #include "bench/systems/backend.h"
@@ -43,12 +44,34 @@ struct OpResult {
 
 // What became of the schedule of an open loop.
 struct OpenLoopResult {
-  double target = 0;  // operations a second that were asked for
+  double target = 0;  // operations a second that were asked for; of a trace: in the mean
   Arrival arrival = Arrival::kFixed;
   uint64_t due = 0;           // operations whose time came while it was measured
   double seconds = 0;         // that the schedule had for these
   uint64_t backlog_most = 0;  // due and waiting for a free slot: the sum of each thread's most
   uint64_t backlog_end = 0;   // still waiting at the end: never submitted
+  // Of a trace, of which nobody knows how many are due ahead of what was read: the longest that a
+  // request waited to be submitted, in seconds. The two above are 0 then.
+  double late_most = 0;
+};
+
+// What a trace found in the store.
+struct TraceOutcome {
+  uint64_t reads = 0;       // get and gets that did not fail
+  uint64_t misses = 0;      // of these, the ones that found nothing
+  uint64_t not_stored = 0;  // add, replace and cas whose condition did not hold
+  uint64_t not_found = 0;   // append, prepend, incr, decr and delete of what was not there
+  uint64_t fills = 0;       // values written after a miss, which are operations of their own
+
+  void Add(const TraceOutcome& other);
+  // Nullopt if nothing was read.
+  std::optional<double> hit_rate() const;
+};
+
+// A run by a trace.
+struct TraceResult {
+  TraceFacts facts;
+  TraceOutcome outcome;
 };
 
 struct VerifyResult {
@@ -82,7 +105,8 @@ struct RunResult {
   double seconds = 0;
   std::array<OpResult, kOpKinds> ops;  // by OpKind
   VerifyResult verify;
-  uint64_t scanned = 0;  // records that scans have found
+  uint64_t scanned = 0;              // records that scans have found
+  std::optional<TraceResult> trace;  // of a run by a trace
   // Reads and updates that were parts of read-modify-writes, in `ops` of their own kinds but no
   // operations of their own; and of these, those that failed.
   uint64_t parts = 0;
@@ -104,6 +128,8 @@ struct RunResult {
   uint64_t operations() const;
   uint64_t errors() const;
   double throughput() const;  // operations without errors a second
+  // Whether less was done than was asked for.
+  bool partial() const;
   // Of an open loop: the share of what was due that the run fell behind its schedule, 0 to 1; and
   // whether that was next to nothing.
   double missed() const;

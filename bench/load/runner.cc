@@ -31,7 +31,8 @@ std::vector<std::unique_ptr<Worker>> MakeWorkers(
   std::vector<std::unique_ptr<Worker>> workers;
   // There is no worker without work: a share of 0 would mean no limit.
   const RecordRange range = config.record_range();
-  const uint64_t total = config.command == Command::kLoad ? range.count : config.operations;
+  uint64_t total = config.command == Command::kLoad ? range.count : config.operations;
+  if (control->trace != nullptr) total = 0;  // the reader counts its requests
   // Those of other processes have numbers, shares and a pace too.
   uint64_t all = uint64_t{config.threads} * config.processes;
   if (total != 0) all = std::min(all, total);
@@ -135,6 +136,11 @@ class Conductor {
   void TellIfNothingEnds(int64_t now) {
     // In an open loop of few operations a second none may be due for that long.
     if (config_.load.rate > 0 && config_.load.rate < 10) return;
+    // Nor in a trace with its own times, or one that comes through a pipe.
+    if (options_.trace != nullptr && (options_.trace->speed() > 0 || options_.trace->starved())) {
+      last_end_ = now;
+      return;
+    }
     const uint64_t ended = Done();
     if (ended != ended_before_) {
       ended_before_ = ended;
@@ -209,6 +215,7 @@ class Conductor {
 RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Backend>>& backends,
                       const RunnerOptions& options) {
   RunControl control(config);
+  control.trace = options.trace;
   const auto workers = MakeWorkers(config, backends, &control);
   control.running.store(static_cast<uint32_t>(workers.size()), std::memory_order_relaxed);
   Conductor conductor(config, options, &control, workers);
@@ -222,6 +229,10 @@ RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Ba
   result.interrupted = Interrupted();
   if (config.load.rate > 0)
     result.open_loop = {.target = config.load.rate, .arrival = config.load.arrival};
+  if (options.trace != nullptr) {
+    result.trace = {.facts = options.trace->facts(), .outcome = {}};
+    if (options.trace->speed() > 0) result.open_loop = {.arrival = Arrival::kTrace};
+  }
   // Stopped in the warm-up: nothing was measured.
   if (!conductor.measuring()) return result;
   int64_t begin = INT64_MAX;
@@ -234,8 +245,11 @@ RunResult RunWorkload(const Config& config, const std::vector<std::unique_ptr<Ba
     schedule_end = std::max(schedule_end, worker->schedule_end_nanos());
   }
   if (result.open_loop.has_value()) {
-    result.open_loop->seconds =
-        schedule_end > begin ? static_cast<double>(schedule_end - begin) * 1e-9 : 0;
+    OpenLoopResult& open = *result.open_loop;
+    open.seconds = schedule_end > begin ? static_cast<double>(schedule_end - begin) * 1e-9 : 0;
+    if (open.arrival == Arrival::kTrace && open.seconds > 0) {
+      open.target = static_cast<double>(open.due) / open.seconds;
+    }
   }
   result.series = conductor.rows();
   result.seconds = end > begin ? static_cast<double>(end - begin) * 1e-9 : 0;

@@ -12,12 +12,14 @@
 #include "bench/config.h"
 #include "bench/load/result.h"
 #include "bench/load/series.h"
+#include "bench/load/trace_reader.h"
 #include "bench/systems/backend.h"
 
 namespace verbena::bench {
 
 struct RunnerOptions {
-  bool progress = false;  // a line on standard error each second, rewritten in place
+  TraceReader* trace = nullptr;  // run: its requests instead of the workload's operations; borrowed
+  bool progress = false;         // a line on standard error each second, rewritten in place
   // Or else a line each so often; 0: none.
   std::chrono::nanoseconds status_interval{0};
   const std::atomic<bool>* stop = nullptr;  // ends the run early, as an interrupt does; may be null

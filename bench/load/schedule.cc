@@ -6,7 +6,15 @@
 namespace verbena::bench {
 
 const char* ArrivalName(Arrival arrival) {
-  return arrival == Arrival::kPoisson ? "poisson" : "fixed";
+  switch (arrival) {
+    case Arrival::kFixed:
+      return "fixed";
+    case Arrival::kPoisson:
+      return "poisson";
+    case Arrival::kTrace:
+      return "trace";
+  }
+  return "unknown";
 }
 
 Schedule::Schedule(Arrival arrival, double rate, uint64_t seed, uint32_t index, uint32_t count)

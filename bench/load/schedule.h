@@ -7,8 +7,8 @@
 
 namespace verbena::bench {
 
-enum class Arrival { kFixed, kPoisson };
-// "fixed" or "poisson".
+enum class Arrival { kFixed, kPoisson, kTrace };
+// "fixed", "poisson" or, of a trace's timestamps, "trace".
 const char* ArrivalName(Arrival arrival);
 
 // An endless row of times, in nanoseconds since the start, of one thread's operations: in equal

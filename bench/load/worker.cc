@@ -3,274 +3,21 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "bench/load/lane.h"
 #include "bench/workload/random.h"
 #include "common/base/clock.h"
-#include "common/base/text.h"
 
 namespace verbena::bench {
 namespace {
 
-// How long a worker sleeps at most before it looks at RunControl again.
-constexpr std::chrono::milliseconds kWaitSlice{50};
 // How often a worker with several connections finds none of them ready before it waits for one.
 constexpr int kIdleRounds = 1000;
 // After `stop`, answers that are still missing are given up after this long. The clients' own
 // timeouts are shorter.
 constexpr int64_t kDrainNanos = 20'000'000'000;
-// How exactly the pause before an insert is tried again is kept, where there is nothing else to do.
-constexpr std::chrono::milliseconds kRetrySlice{1};
 
 }  // namespace
-
-// A connection and the operations in flight on it.
-class Worker::Lane final : public CompletionSink {
- public:
-  Lane(Worker* worker, Backend* backend, uint32_t depth)
-      : worker_(worker), backend_(backend), slots_(depth) {
-    backend_->set_sink(this);
-    keys_.resize(worker->names_.max_size() * depth);
-  }
-
-  // Operations that were given up may still finish when the connection is closed.
-  ~Lane() override { backend_->set_sink(nullptr); }
-
-  // Closed loop: fills every slot.
-  void Start() {
-    for (uint32_t i = 0; i < slots_.size(); ++i) SubmitNext(i, 0);
-  }
-  // Open loop: every slot waits for what is due.
-  void StartIdle() {
-    for (uint32_t i = static_cast<uint32_t>(slots_.size()); i-- > 0;) free_.push_back(i);
-  }
-  bool has_room() const { return !free_.empty() && backend_->status().ok(); }
-  // Submits the operation that was due then; only with has_room().
-  void SubmitDue(int64_t due) {
-    const uint32_t index = free_.back();
-    free_.pop_back();
-    if (!SubmitNext(index, due)) free_.push_back(index);
-  }
-  bool active() const { return in_flight_ > 0; }
-  BackendCounters counters() const { return backend_->counters(); }
-
-  // `timeout` 0 polls.
-  int Progress(std::chrono::nanoseconds timeout) {
-    if (waiting_ > 0) TryAgain();
-    const int finished = timeout.count() == 0 ? backend_->Poll() : backend_->Wait(timeout);
-    if (!backend_->status().ok()) GiveUp(backend_->status());
-    return finished;
-  }
-
-  // Counts everything in flight as failed.
-  void GiveUp(const absl::Status& status) {
-    for (Slot& slot : slots_) {
-      if (slot.busy) worker_->RecordFailure(slot.kind, slot.times, status);
-      slot.busy = false;
-      slot.try_again_at = 0;
-    }
-    in_flight_ = waiting_ = 0;
-    worker_->RecordLoss(status);
-  }
-
-  void OnRead(uint32_t index, const absl::Status& status, std::string_view value) override {
-    const int64_t now = worker_->clock_.Now();
-    Slot& slot = slots_[index];
-    if (!slot.busy) return;  // given up
-    if (slot.kind != OpKind::kRead) return OnFirstRead(index, now, status, value);
-    if (status.ok()) {
-      worker_->RecordSuccess(slot.kind, slot.times, now);
-      if (backend_->keeps_values()) worker_->Verify(KeyIn(index), value);
-    } else {
-      worker_->RecordFailure(slot.kind, slot.times, status);
-    }
-    Finish(index);
-  }
-
-  void OnWrite(uint32_t index, const absl::Status& status) override {
-    const int64_t now = worker_->clock_.Now();
-    Slot& slot = slots_[index];
-    if (!slot.busy) return;  // given up
-    if (!status.ok() && WaitToTryAgain(index)) return;
-    if (slot.kind == OpKind::kReadModifyWrite) {
-      worker_->RecordPart(OpKind::kUpdate, slot.times, slot.part, now, status);
-    }
-    if (status.ok()) {
-      worker_->RecordSuccess(slot.kind, slot.times, now);
-    } else {
-      worker_->RecordFailure(slot.kind, slot.times, status);
-    }
-    Finish(index);
-  }
-
-  // Nobody deletes: the record that a scan starts at is there, and the scan's first.
-  void OnScan(uint32_t index, const absl::Status& status,
-              std::span<const ScannedRecord> records) override {
-    const int64_t now = worker_->clock_.Now();
-    Slot& slot = slots_[index];
-    if (!slot.busy) return;  // given up
-    const std::string_view start(KeyOf(index), slot.key_size);
-    if (!status.ok()) {
-      worker_->RecordFailure(slot.kind, slot.times, status);
-    } else if (records.empty() || records.front().key != start) {
-      worker_->RecordFailure(
-          slot.kind, slot.times,
-          absl::NotFoundError(absl::StrCat("a scan did not find ", ToAbsl(start))));
-    } else {
-      worker_->RecordSuccess(slot.kind, slot.times, now);
-      worker_->VerifyScan(records, slot.scan_length);
-    }
-    Finish(index);
-  }
-
- private:
-  struct Slot {
-    Times times;
-    OpKind kind = OpKind::kRead;
-    bool busy = false;
-    size_t key_size = 0;
-    uint64_t record = 0;
-    uint32_t scan_length = 0;  // most records that a scan may find
-    uint32_t field = 0;        // the one to write anew, or Operation::kAllFields
-    Times part;                // of the write that follows a read
-    uint32_t attempts = 0;     // of an insert of the load
-    int64_t try_again_at = 0;  // monotonic nanoseconds; 0: it is under way
-    std::vector<char> value;   // made when first needed
-  };
-
-  char* KeyOf(uint32_t index) { return keys_.data() + index * worker_->names_.max_size(); }
-
-  std::string_view KeyIn(uint32_t index) { return {KeyOf(index), slots_[index].key_size}; }
-
-  void Finish(uint32_t index) {
-    Slot& slot = slots_[index];
-    slot.busy = false;
-    --in_flight_;
-    EndInsert(slot);
-    if (worker_->open_.has_value()) {
-      free_.push_back(index);
-    } else {
-      SubmitNext(index, 0);
-    }
-  }
-
-  void EndInsert(const Slot& slot) {
-    if (slot.kind == OpKind::kInsert && worker_->config_.command != Command::kLoad) {
-      worker_->control_->inserts.Acknowledge(slot.record);
-    }
-  }
-
-  // The first half of a read-modify-write, and of an update that leaves other fields what they are.
-  void OnFirstRead(uint32_t index, int64_t now, const absl::Status& status,
-                   std::string_view value) {
-    Slot& slot = slots_[index];
-    if (slot.kind == OpKind::kReadModifyWrite) {
-      worker_->RecordPart(OpKind::kRead, slot.times, slot.times, now, status);
-    }
-    absl::Status result = status;
-    if (status.ok()) {
-      if (backend_->keeps_values()) worker_->Verify(KeyIn(index), value);
-      worker_->MakeValue(KeyIn(index), slot.field, value, &slot.value);
-      slot.part.due = slot.part.started = worker_->clock_.Now();
-      result = SubmitValue(index);
-      if (result.ok()) return;
-    }
-    worker_->RecordFailure(slot.kind, slot.times, result);
-    Finish(index);
-  }
-
-  absl::Status SubmitValue(uint32_t index) {
-    const std::vector<char>& value = slots_[index].value;
-    return backend_->SubmitWrite(index, KeyIn(index), {value.data(), value.size()});
-  }
-
-  // Whether an insert of the load that has failed is to be tried again, after a pause.
-  bool WaitToTryAgain(uint32_t index) {
-    Slot& slot = slots_[index];
-    const Config& config = worker_->config_;
-    if (config.command != Command::kLoad || slot.attempts >= config.insert_retries) return false;
-    ++slot.attempts;
-    ++waiting_;
-    slot.try_again_at = MonotonicNanos() + worker_->RetryPause();
-    return true;
-  }
-
-  // Inserts whose pause is over. A lane with nothing else to do sleeps for a moment.
-  void TryAgain() {
-    if (waiting_ == in_flight_) std::this_thread::sleep_for(kRetrySlice);
-    const bool stopped = worker_->control_->stop.load(std::memory_order_relaxed);
-    const int64_t now = MonotonicNanos();
-    for (uint32_t i = 0; i < slots_.size(); ++i) {
-      Slot& slot = slots_[i];
-      if (!slot.busy || slot.try_again_at == 0 || (slot.try_again_at > now && !stopped)) continue;
-      slot.try_again_at = 0;
-      --waiting_;
-      absl::Status status = stopped ? absl::CancelledError("the load was stopped") : SubmitValue(i);
-      if (status.ok()) continue;
-      worker_->RecordFailure(slot.kind, slot.times, status);
-      Finish(i);
-    }
-  }
-
-  // Submits what the operation begins with; where that is a write, makes its value first.
-  absl::Status SubmitFirst(uint32_t index, int64_t due) {
-    Slot& slot = slots_[index];
-    const std::string_view key = KeyIn(index);
-    const bool one_field = slot.field != Operation::kAllFields;
-    const bool writes =
-        slot.kind == OpKind::kInsert || (slot.kind == OpKind::kUpdate && !one_field);
-    if (writes) worker_->MakeValue(key, Operation::kAllFields, {}, &slot.value);
-    slot.times.started = worker_->clock_.Now();
-    slot.times.due = due == 0 ? slot.times.started : due;
-    if (writes) return SubmitValue(index);
-    switch (slot.kind) {
-      case OpKind::kScan:
-        return backend_->SubmitScan(index, key, worker_->prefix_, slot.scan_length);
-      case OpKind::kDelete:
-        return backend_->SubmitDelete(index, key);
-      default:
-        return backend_->SubmitRead(index, key);
-    }
-  }
-
-  // The next operation of the worker, if there is one; `due` 0: when it is submitted. Returns
-  // whether one is in flight in this slot then. In a closed loop what cannot be submitted is
-  // followed by the next.
-  bool SubmitNext(uint32_t index, int64_t due) {
-    Slot& slot = slots_[index];
-    Operation operation;
-    while (backend_->status().ok() && worker_->NextOperation(due, &operation)) {
-      char* const key_bytes = KeyOf(index);
-      slot.key_size =
-          worker_->names_.Write(operation.record, {key_bytes, worker_->names_.max_size()});
-      slot.kind = operation.kind;
-      slot.record = operation.record;
-      slot.scan_length = operation.length;
-      slot.field = operation.field;
-      slot.attempts = 0;
-      const absl::Status status = SubmitFirst(index, due);
-      if (status.ok()) {
-        slot.busy = true;
-        ++in_flight_;
-        return true;
-      }
-      worker_->RecordFailure(slot.kind, slot.times, status);
-      EndInsert(slot);
-      if (due != 0) break;
-    }
-    if (!backend_->status().ok()) worker_->RecordLoss(backend_->status());
-    return false;
-  }
-
-  Worker* const worker_;
-  Backend* const backend_;
-  std::vector<Slot> slots_;
-  std::vector<char> keys_;
-  std::vector<uint32_t> free_;  // open loop: slots that nothing is in flight in
-  uint32_t in_flight_ = 0;
-  uint32_t waiting_ = 0;  // of these, how many are inserts that wait to be tried again
-};
 
 Worker::Worker(const Config& config, const WorkerPlan& plan, std::vector<Backend*> backends,
                RunControl* control)
@@ -283,9 +30,12 @@ Worker::Worker(const Config& config, const WorkerPlan& plan, std::vector<Backend
       source_(config.workload, config.distribution, config.record_range(),
               Mix64(config.seed) + plan.index, &control->inserts),
       retry_random_(Mix64(config.seed) + plan.index),
+      scheduled_(control->trace != nullptr ? control->trace->speed() > 0 : config.load.rate > 0),
       // Distinct for all writes of a run; which phase wrote a value does not matter.
       stamp_(Mix64(config.seed) ^ (uint64_t{plan.index} << 44)) {
-  if (config.load.rate > 0) {
+  if (control->trace != nullptr) {
+    trace_.emplace(control->trace);
+  } else if (config.load.rate > 0) {
     open_.emplace(Schedule(config.load.arrival, config.load.rate / plan.workers,
                            Mix64(Mix64(config.seed) + plan.index), plan.index, plan.workers),
                   plan.operations);
@@ -298,7 +48,9 @@ Worker::Worker(const Config& config, const WorkerPlan& plan, std::vector<Backend
 Worker::~Worker() = default;
 
 void Worker::Run() {
-  if (config_.load.rate > 0) {
+  if (trace_.has_value()) {
+    RunTrace();
+  } else if (open_.has_value()) {
     RunOpen();
   } else {
     RunClosed();
@@ -393,8 +145,8 @@ bool Worker::SubmitDue() {
 
 Worker::Lane* Worker::LaneWithRoom() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    open_->turn = open_->turn + 1 < lanes_.size() ? open_->turn + 1 : 0;
-    if (lanes_[open_->turn]->has_room()) return lanes_[open_->turn].get();
+    turn_ = turn_ + 1 < lanes_.size() ? turn_ + 1 : 0;
+    if (lanes_[turn_]->has_room()) return lanes_[turn_].get();
   }
   return nullptr;
 }
@@ -414,12 +166,17 @@ void Worker::EndOfSchedule(int64_t nanos) {
 // Until something may have happened. A sleep may end late by a millisecond, which would be counted
 // as the store's: where polling is allowed, the last two are polled through.
 void Worker::PassTime(bool more, bool active) {
-  constexpr int64_t kSleepMargin = 2'000'000;
   int64_t gap = kWaitSlice / std::chrono::nanoseconds(1);
   if (more) {
     const int64_t due_ticks = open_->begin_ticks + clock_.TicksOf(open_->schedule.due());
     gap = std::min(gap, static_cast<int64_t>(clock_.Nanos(clock_.Now(), due_ticks)));
   }
+  PassGap(gap, active);
+}
+
+// `gap`: nanoseconds until something is to be submitted.
+void Worker::PassGap(int64_t gap, bool active) {
+  constexpr int64_t kSleepMargin = 2'000'000;
   const int64_t sleep = config_.poll.count() == 0 ? gap : gap - kSleepMargin;
   if (active && sleep > 0 && lanes_.size() == 1) {
     lanes_[0]->Progress(std::chrono::nanoseconds(sleep));
@@ -464,6 +221,11 @@ void Worker::BeginMeasuring() {
   }
   parts_.store(0, std::memory_order_relaxed);
   part_errors_.store(0, std::memory_order_relaxed);
+  if (trace_.has_value()) {
+    trace_->outcome = {};
+    trace_->due = 0;
+    trace_->late_most = 0;
+  }
   verify_ = {};
   scanned_ = 0;
   counters_at_begin_ = CountersNow();
@@ -479,13 +241,14 @@ void Worker::RecordSuccess(OpKind kind, const Times& times, int64_t ended) {
   if (times.due < begin_ticks_) return;
   Tally& tally = tallies_[Index(kind)];
   tally.latency.Record(clock_.Nanos(times.started, ended));
-  if (open_.has_value()) tally.response.Record(clock_.Nanos(times.due, ended));
+  if (scheduled_) tally.response.Record(clock_.Nanos(times.due, ended));
 }
 
 // It counts as its own kind, too, and as an operation only once: in the kind that it is a part of.
+// Not so in a trace, which has reads of its own, of which the hit rate is made.
 void Worker::RecordPart(OpKind kind, const Times& whole, const Times& part, int64_t ended,
                         const absl::Status& status) {
-  if (whole.due < begin_ticks_) return;
+  if (whole.due < begin_ticks_ || trace_.has_value()) return;
   parts_.store(parts_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (status.ok()) {
     RecordSuccess(kind, part, ended);
@@ -495,10 +258,10 @@ void Worker::RecordPart(OpKind kind, const Times& whole, const Times& part, int6
   }
 }
 
-void Worker::MakeValue(std::string_view key, uint32_t field, std::string_view old,
+void Worker::MakeValue(std::string_view key, uint64_t size, uint32_t field, std::string_view old,
                        std::vector<char>* value) {
   if (field == Operation::kAllFields) {
-    values_.Fill(key, stamp_++, RecordValues::kBySizes, value);
+    values_.Fill(key, stamp_++, size, value);
   } else {
     values_.Replace(key, stamp_++, field, old, value);
   }
@@ -575,6 +338,16 @@ void Worker::AddTo(RunResult& result) const {
     result.open_loop->due += open_->backlog.due();
     result.open_loop->backlog_most += open_->backlog.most();
     result.open_loop->backlog_end += open_->backlog.last();
+  }
+  if (trace_.has_value()) {
+    TraceOutcome outcome = trace_->outcome;
+    outcome.reads = tallies_[Index(OpKind::kRead)].latency.count();
+    result.trace->outcome.Add(outcome);
+    if (scheduled_) {
+      OpenLoopResult& open = *result.open_loop;
+      open.due += trace_->due;
+      open.late_most = std::max(open.late_most, static_cast<double>(trace_->late_most) * 1e-9);
+    }
   }
   result.parts += parts();
   result.part_errors += part_errors();

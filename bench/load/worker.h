@@ -1,5 +1,8 @@
 // One client thread of a run: a closed or an open loop over its connections.
 //
+// A trace is replayed like either: its requests are due when its timestamps say, or as soon as a
+// slot is free.
+//
 // Closed: every slot of every connection is always in use, an answer makes room for the next
 // operation. Open: operations are due at times of a schedule that does not ask how the store is
 // doing; one that is due is submitted as soon as a slot is free, and until then it waits. Its
@@ -7,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,6 +21,7 @@
 #include "bench/config.h"
 #include "bench/load/result.h"
 #include "bench/load/schedule.h"
+#include "bench/load/trace_reader.h"
 #include "bench/measure/histogram.h"
 #include "bench/measure/ticks.h"
 #include "bench/systems/backend.h"
@@ -33,6 +38,7 @@ struct RunControl {
   std::atomic<bool> measuring{false};  // the warm-up is over
   std::atomic<uint32_t> running{0};    // workers that have not ended
   InsertSequence inserts;              // run: what is inserted, and what of it is there
+  TraceReader* trace = nullptr;        // run: its requests instead of the workload's operations
 };
 
 // The share of one worker.
@@ -56,7 +62,7 @@ class Worker {
   // What has been measured so far, by any thread: a snapshot that may be off by operations that
   // are just finishing. Response times in an open loop, else service times.
   const Histogram& latency(OpKind kind) const {
-    return open_.has_value() ? tallies_[Index(kind)].response : tallies_[Index(kind)].latency;
+    return scheduled_ ? tallies_[Index(kind)].response : tallies_[Index(kind)].latency;
   }
   uint64_t errors(OpKind kind) const {
     return tallies_[Index(kind)].errors.load(std::memory_order_relaxed);
@@ -78,11 +84,14 @@ class Worker {
   void AddTo(RunResult& result) const;
   int64_t begin_nanos() const { return begin_nanos_; }
   int64_t end_nanos() const { return end_nanos_; }
-  // Of an open loop: the end of the time that its schedule had, as far as it was followed.
+  // Where there is a schedule: the end of the time that it had, as far as it was followed.
   int64_t schedule_end_nanos() const { return schedule_end_nanos_; }
 
  private:
-  class Lane;
+  class Lane;  // see lane.h
+  // How long a worker sleeps at most before it looks at RunControl again.
+  static constexpr std::chrono::milliseconds kWaitSlice{50};
+
   struct Tally {
     Histogram latency;   // service times
     Histogram response;  // open loop only
@@ -103,16 +112,34 @@ class Worker {
     int64_t begin_ticks = 0;  // time 0 of the schedule; 0 until it has begun
     uint64_t submitted = 0;
     bool ended = false;  // nothing more will be submitted
-    size_t turn = 0;     // the lane that the last one went to
+  };
+  // Of a trace; what is about one is in worker_trace.cc.
+  struct Replay {
+    explicit Replay(TraceReader* from) : reader(from) {}
+    TraceReader* const reader;
+    TraceBatch requests;  // that are this worker's next
+    bool over = false;    // nothing more will be submitted
+    TraceOutcome outcome;
+    // Of what was due while it was measured:
+    uint64_t due = 0;
+    int64_t late_most = 0;  // ns from when a request was due to its submission
+    int64_t last_due_ticks = 0;
   };
 
   void RunClosed();
   void RunOpen();
+  void RunTrace();
+  void SubmitRequests();
+  int64_t DueTicks();
+  int64_t GapToRequest();
+  void EndOfTrace(bool stopped);
+  bool CameToNothing(OpKind kind, const Times& times, const absl::Status& status);
   bool SubmitDue();
   bool AllIssued() const;
   Lane* LaneWithRoom();
   void EndOfSchedule(int64_t nanos);
   void PassTime(bool more, bool active);
+  void PassGap(int64_t gap, bool active);
   void GiveUpLate(int64_t* drain_until);
   bool NextOperation(int64_t due, Operation* operation);
   void BeginMeasuring();
@@ -120,7 +147,8 @@ class Worker {
   void RecordFailure(OpKind kind, const Times& times, const absl::Status& status);
   void RecordPart(OpKind kind, const Times& whole, const Times& part, int64_t ended,
                   const absl::Status& status);
-  void MakeValue(std::string_view key, uint32_t field, std::string_view old,
+  // `size`: of the value, where that is not RecordValues::kBySizes and `field` is kAllFields.
+  void MakeValue(std::string_view key, uint64_t size, uint32_t field, std::string_view old,
                  std::vector<char>* value);
   int64_t RetryPause();  // nanoseconds
   void Verify(std::string_view key, std::string_view value);
@@ -137,10 +165,13 @@ class Worker {
   const RecordValues values_;
   OperationSource source_;
   Random retry_random_;
+  std::optional<Replay> trace_;  // a run by a trace
+  const bool scheduled_;         // operations are due at times of their own
   std::vector<std::unique_ptr<Lane>> lanes_;
+  size_t turn_ = 0;  // the lane that the last one due went to
 
   bool measuring_ = false;
-  int64_t begin_ticks_ = 0;  // operations that started earlier are not counted
+  int64_t begin_ticks_ = 0;  // operations that were due earlier are not counted
   int64_t begin_nanos_ = 0;
   int64_t end_nanos_ = 0;
   int64_t schedule_end_nanos_ = 0;

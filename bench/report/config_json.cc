@@ -103,6 +103,15 @@ void AddLoad(const Config& config, Json& json) {
   if (!load.agents.empty()) json["agents"] = load.agents;
 }
 
+// It says what is done, and when.
+void AddTrace(const TraceConfig& trace, Json& json) {
+  json["trace"] = trace.file;
+  json["speed"] = trace.speed;
+  json["strict"] = trace.strict;
+  json["fill_on_miss"] = trace.fill_on_miss;
+  if (trace.speed > 0) json["arrival"] = ArrivalName(Arrival::kTrace);
+}
+
 void AddConnection(const Config& config, Json& json) {
   json["fabric"] = config.fabric;
   json["ack_timeout"] = config.connect.ack_timeout;
@@ -145,9 +154,12 @@ Json ConfigJson(const Config& config) {
                {"depth", config.depth},
                {"seed", config.seed},
                {"max_errors", config.max_errors}};
-  AddWorkload(config, json);
-  AddRecords(config, json);
+  if (config.trace.file.empty()) {
+    AddWorkload(config, json);
+    AddRecords(config, json);
+  }
   AddLoad(config, json);
+  if (!config.trace.file.empty()) AddTrace(config.trace, json);
   AddConnection(config, json);
   if (config.baseline) json["baseline_rounds"] = config.rounds;
   if (config.server_pid != 0) json["server_pid"] = config.server_pid;

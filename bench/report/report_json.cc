@@ -47,14 +47,38 @@ Json OpJson(const OpResult& op) {
 
 Json OpenLoopJson(const RunResult& result) {
   const OpenLoopResult& open = *result.open_loop;
-  return {{"target_ops_s", open.target},
-          {"arrival", ArrivalName(open.arrival)},
-          {"due", open.due},
-          {"achieved_ops_s", result.throughput()},
-          {"missed_share", result.missed()},
-          {"schedule_kept", result.schedule_kept()},
-          {"backlog_most", open.backlog_most},
-          {"backlog_end", open.backlog_end}};
+  Json json = {{"target_ops_s", open.target},
+               {"arrival", ArrivalName(open.arrival)},
+               {"due", open.due},
+               {"achieved_ops_s", result.throughput()},
+               {"missed_share", result.missed()},
+               {"schedule_kept", result.schedule_kept()}};
+  if (open.arrival == Arrival::kTrace) {
+    json["late_most_s"] = open.late_most;
+  } else {
+    json["backlog_most"] = open.backlog_most;
+    json["backlog_end"] = open.backlog_end;
+  }
+  return json;
+}
+
+Json TraceJson(const TraceResult& trace) {
+  const TraceFacts& facts = trace.facts;
+  const TraceOutcome& outcome = trace.outcome;
+  Json json = {{"lines", facts.lines},
+               {"requests", facts.requests},
+               {"bad_lines", facts.bad_lines},
+               {"reasons", facts.reasons},
+               {"stopped", facts.stopped},
+               {"reads", outcome.reads},
+               {"hits", outcome.reads - outcome.misses},
+               {"misses", outcome.misses},
+               {"not_stored", outcome.not_stored},
+               {"not_found", outcome.not_found},
+               {"fills", outcome.fills}};
+  if (const auto rate = outcome.hit_rate()) json["hit_rate"] = *rate;
+  if (!facts.unreadable.empty()) json["unreadable"] = facts.unreadable;
+  return json;
 }
 
 Json SeriesJson(const std::vector<SeriesRow>& rows) {
@@ -219,12 +243,13 @@ nlohmann::json ResultJson(const RunResult& result) {
   }
   json["verify"] = {{"checked", result.verify.checked}, {"wrong", result.verify.wrong}};
   if (result.open_loop.has_value()) json["open_loop"] = OpenLoopJson(result);
+  if (result.trace.has_value()) json["trace"] = TraceJson(*result.trace);
   json["series"] = SeriesJson(result.series);
   if (!result.first_error.empty()) json["first_error"] = result.first_error;
   if (!result.lost.empty()) json["connection_lost"] = result.lost;
   if (!result.agent_errors.empty()) json["agent_errors"] = result.agent_errors;
   json["interrupted"] = result.interrupted;
-  json["partial"] = result.interrupted || !result.lost.empty() || !result.agent_errors.empty();
+  json["partial"] = result.partial();
   return json;
 }
 

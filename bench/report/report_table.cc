@@ -53,6 +53,27 @@ std::string PerOperation(const std::vector<std::pair<const char*, double>>& figu
   return text;
 }
 
+std::string ScheduleText(const RunResult& result) {
+  const OpenLoopResult& open = *result.open_loop;
+  std::string text = absl::StrFormat("%s ops/s due (%s), %.2f %% missed", FormatRate(open.target),
+                                     ArrivalName(open.arrival), result.missed() * 100);
+  if (open.arrival == Arrival::kTrace) {
+    absl::StrAppendFormat(&text, ", submitted at most %s late", FormatNanos(open.late_most * 1e9));
+  } else {
+    absl::StrAppendFormat(&text, ", backlog at most %d, at the end %d", open.backlog_most,
+                          open.backlog_end);
+  }
+  return text;
+}
+
+std::string HitRateText(const TraceOutcome& outcome) {
+  std::string text =
+      absl::StrFormat("%.4f (%d of %d reads found a value)", outcome.hit_rate().value_or(0),
+                      outcome.reads - outcome.misses, outcome.reads);
+  if (outcome.fills > 0) absl::StrAppend(&text, ", ", outcome.fills, " written after a miss");
+  return text;
+}
+
 std::string FactLines(const RunContext& context, const RunResult& result) {
   std::string text;
   const auto line = [&text](const char* name, const std::string& value) {
@@ -78,12 +99,20 @@ std::string FactLines(const RunContext& context, const RunResult& result) {
          absl::StrFormat("%s items/s, %.1f a scan", FormatRate(*rate), *result.scanned_per_scan()));
   }
   if (result.open_loop.has_value()) {
-    const OpenLoopResult& open = *result.open_loop;
-    line("schedule",
-         absl::StrFormat("%s ops/s due (%s), %.2f %% missed, backlog at most %d, at the "
-                         "end %d",
-                         FormatRate(open.target), ArrivalName(open.arrival), result.missed() * 100,
-                         open.backlog_most, open.backlog_end));
+    line("schedule", ScheduleText(result));
+  }
+  if (result.trace.has_value()) {
+    const TraceOutcome& outcome = result.trace->outcome;
+    if (outcome.reads > 0) line("hit rate", HitRateText(outcome));
+    if (outcome.not_stored > 0) {
+      line("not stored",
+           absl::StrFormat("%d: add of what was there, replace or cas of what was not",
+                           outcome.not_stored));
+    }
+    if (outcome.not_found > 0) {
+      line("not found", absl::StrFormat("%d: append, prepend, incr, decr or delete of nothing",
+                                        outcome.not_found));
+    }
   }
   if (const auto client = ClientVerbs(result); !client.empty()) {
     line("client, each operation", PerOperation(client));
@@ -111,6 +140,34 @@ std::string FactLines(const RunContext& context, const RunResult& result) {
   return text;
 }
 
+// What was wrong with a trace.
+std::string TraceEndLines(const TraceResult& trace, const RunResult& result) {
+  const TraceFacts& facts = trace.facts;
+  std::string text;
+  if (facts.bad_lines > 0) {
+    absl::StrAppendFormat(&text, "BAD LINES              %d of %d lines of the trace%s\n",
+                          facts.bad_lines, facts.lines,
+                          facts.stopped ? "" : " were passed over (see --strict)");
+    for (const std::string& reason : facts.reasons) {
+      absl::StrAppend(&text, "                       ", reason, "\n");
+    }
+    if (facts.bad_lines > facts.reasons.size()) {
+      absl::StrAppend(&text, "                       and ", facts.bad_lines - facts.reasons.size(),
+                      " more\n");
+    }
+  }
+  if (facts.stopped) text += "STOPPED BY --strict    these are partial results\n";
+  if (!facts.unreadable.empty()) {
+    absl::StrAppend(&text, "TRACE NOT READ         ", facts.unreadable,
+                    "; these are partial results\n");
+  } else if (facts.requests == 0 && !result.interrupted && !facts.stopped) {
+    text += "NOTHING TO DO          no request has come from the trace\n";
+  } else if (result.seconds <= 0 && !result.interrupted) {
+    text += "NOTHING MEASURED       the trace ended in the warm-up\n";
+  }
+  return text;
+}
+
 std::string RatioLine(const char* name, const Spread& spread) {
   return absl::StrFormat("  %-52s %6.2f   (%.2f to %.2f)\n", name, spread.median, spread.least,
                          spread.most);
@@ -124,14 +181,20 @@ std::string Heading(const Config& config, const RunContext& context) {
           ? "load"
           : absl::StrFormat("%s (%s), %s keys", config.workload.Title(),
                             config.workload.description, DistributionName(config.distribution));
+  absl::StrAppendFormat(&what, ": %d records, values of %s", config.records,
+                        FormatSize(config.value_size));
+  if (!config.trace.file.empty()) {
+    what = absl::StrCat("trace ", config.trace.file, ": ",
+                        config.trace.speed > 0
+                            ? absl::StrFormat("%g times its own speed", config.trace.speed)
+                            : "as fast as possible");
+  }
   const bool one_by_one = config.lane_depth() != config.depth;
-  return absl::StrFormat(
-      "%s: %d records, values of %s, %d thread%s, %d connection%s, depth %d%s\nfabric %s, device "
-      "%s\n",
-      what, config.records, FormatSize(config.value_size), config.threads,
-      config.threads == 1 ? "" : "s", config.connections, config.connections == 1 ? "" : "s",
-      config.depth, one_by_one ? " (READs of a scan; one operation at a time)" : "", context.fabric,
-      context.device);
+  return absl::StrFormat("%s, %d thread%s, %d connection%s, depth %d%s\nfabric %s, device %s\n",
+                         what, config.threads, config.threads == 1 ? "" : "s", config.connections,
+                         config.connections == 1 ? "" : "s", config.depth,
+                         one_by_one ? " (READs of a scan; one operation at a time)" : "",
+                         context.fabric, context.device);
 }
 
 std::string EndLines(const Config& config, const RunResult& result) {
@@ -153,6 +216,7 @@ std::string EndLines(const Config& config, const RunResult& result) {
           "--key_size?\n                       A server that evicts drops some)\n";
     }
   }
+  if (result.trace.has_value()) text += TraceEndLines(*result.trace, result);
   if (!result.lost.empty()) absl::StrAppend(&text, "ENDED EARLY            ", result.lost, "\n");
   for (const std::string& error : result.agent_errors) {
     absl::StrAppend(&text, "AGENT LOST             ", error, "; these are partial results\n");

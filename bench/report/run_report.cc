@@ -97,6 +97,15 @@ std::vector<std::string> WarningsOf(const RunResult& result) {
     warnings.push_back("An agent was lost, these are partial results: " + error);
   }
   if (result.interrupted) warnings.emplace_back("Interrupted: these are partial results.");
+  if (result.trace.has_value() && result.trace->facts.bad_lines > 0) {
+    const TraceFacts& facts = result.trace->facts;
+    warnings.push_back(absl::StrFormat("%d of %d lines of the trace were bad, the first: %s",
+                                       facts.bad_lines, facts.lines, facts.reasons.front()));
+    if (facts.stopped) warnings.emplace_back("Stopped by it: these are partial results.");
+  }
+  if (result.trace.has_value() && !result.trace->facts.unreadable.empty()) {
+    warnings.push_back("The trace could not be read to its end: " + result.trace->facts.unreadable);
+  }
   if (result.verify.wrong > 0) {
     warnings.push_back(absl::StrCat(result.verify.wrong, " values were wrong."));
   }
@@ -131,11 +140,16 @@ LineChart PercentileChart(const std::string& title) {
 Report RunReport(const Config& config, const RunContext& context, const RunResult& result,
                  const std::vector<RunMoment>& moments) {
   Report report;
-  report.title = absl::StrFormat("Verbena, %s: %s operations/s", config.workload.Title(),
+  const bool traced = result.trace.has_value();
+  report.title = absl::StrFormat("Verbena, %s: %s operations/s",
+                                 traced ? "trace " + config.trace.file : config.workload.Title(),
                                  FormatRate(result.throughput()));
-  report.subtitle = absl::StrFormat(
-      "%d operations in %.2f s over %d records; fabric %s, device %s.", result.operations(),
-      result.seconds, config.records, context.fabric, context.device);
+  const std::string over = !traced ? absl::StrFormat("over %d records", config.records)
+                                   : absl::StrFormat("with a hit rate of %.4f",
+                                                     result.trace->outcome.hit_rate().value_or(0));
+  report.subtitle =
+      absl::StrFormat("%d operations in %.2f s %s; fabric %s, device %s.", result.operations(),
+                      result.seconds, over, context.fabric, context.device);
   report.warnings = WarningsOf(result);
   ReportSection section;
   section.heading = "Latency and throughput";

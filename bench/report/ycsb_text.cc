@@ -158,6 +158,15 @@ std::string YcsbText(const Config& config, const RunResult& result) {
       absl::StrAppend(&text, "[VERIFY], Return=UNEXPECTED_STATE, ", result.verify.wrong, "\n");
     }
   }
+  if (result.trace.has_value()) {
+    const TraceOutcome& outcome = result.trace->outcome;
+    absl::StrAppend(&text, "[TRACE], Requests, ", result.trace->facts.requests, "\n",
+                    "[TRACE], BadLines, ", result.trace->facts.bad_lines, "\n", "[TRACE], Misses, ",
+                    outcome.misses, "\n");
+    if (const auto rate = outcome.hit_rate()) {
+      absl::StrAppendFormat(&text, "[TRACE], HitRate, %.6f\n", *rate);
+    }
+  }
   return text;
 }
 

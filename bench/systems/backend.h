@@ -62,6 +62,14 @@ struct BackendCounters {
   }
 };
 
+// How a value is written, where that is not simply put there.
+struct WriteOptions {
+  enum class Condition : uint8_t { kNone, kIfAbsent, kIfPresent };
+
+  Condition condition = Condition::kNone;
+  std::chrono::seconds ttl{0};  // the value goes after that; 0: it stays
+};
+
 // What a scan has found of one record.
 struct ScannedRecord {
   std::string_view key;
@@ -94,6 +102,13 @@ class Backend {
   // operation has finished. On an error nothing was submitted.
   virtual absl::Status SubmitRead(uint32_t slot, std::string_view key) = 0;
   virtual absl::Status SubmitWrite(uint32_t slot, std::string_view key, std::string_view value) = 0;
+  // The same; finishes with AlreadyExists or NotFound where the condition does not hold.
+  // Unimplemented: this backend knows no conditions and no times to live.
+  virtual absl::Status SubmitWriteWith(uint32_t /*slot*/, std::string_view /*key*/,
+                                       std::string_view /*value*/,
+                                       const WriteOptions& /*options*/) {
+    return absl::UnimplementedError("no conditions and no times to live: this backend only writes");
+  }
   // Finishes with OnWrite: OK, or NotFound for a key that was absent. Unimplemented: the backend
   // cannot delete.
   virtual absl::Status SubmitDelete(uint32_t /*slot*/, std::string_view /*key*/) {

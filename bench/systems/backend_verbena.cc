@@ -44,6 +44,28 @@ absl::Status VerbenaBackend::SubmitWrite(uint32_t slot, std::string_view key,
                                 });
 }
 
+absl::Status VerbenaBackend::SubmitWriteWith(uint32_t slot, std::string_view key,
+                                             std::string_view value, const WriteOptions& options) {
+  PutOptions put;
+  switch (options.condition) {
+    case WriteOptions::Condition::kNone:
+      break;
+    case WriteOptions::Condition::kIfAbsent:
+      put.condition = Condition::IfAbsent();
+      break;
+    case WriteOptions::Condition::kIfPresent:
+      put.condition = Condition::IfPresent();
+      break;
+  }
+  if (options.ttl.count() > 0) put.ttl = options.ttl;
+  return connection_->SubmitPut(
+      key, value,
+      [this, slot](const absl::Status& status, const ChangeResult&) {
+        if (sink_ != nullptr) sink_->OnWrite(slot, status);
+      },
+      put);
+}
+
 absl::Status VerbenaBackend::SubmitDelete(uint32_t slot, std::string_view key) {
   Began(slot);
   return connection_->SubmitDelete(key,

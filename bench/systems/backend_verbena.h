@@ -22,6 +22,8 @@ class VerbenaBackend : public Backend {
 
   absl::Status SubmitRead(uint32_t slot, std::string_view key) override;
   absl::Status SubmitWrite(uint32_t slot, std::string_view key, std::string_view value) override;
+  absl::Status SubmitWriteWith(uint32_t slot, std::string_view key, std::string_view value,
+                               const WriteOptions& options) override;
   absl::Status SubmitDelete(uint32_t slot, std::string_view key) override;
   // Scans are synchronous calls of the client library: Poll and Wait make the one that was
   // submitted and return when it is over, whatever the timeout.

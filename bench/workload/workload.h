@@ -55,12 +55,6 @@ struct Operation {
   uint64_t record = 0;          // kScan: the one to start at
   uint32_t length = 0;          // kScan: how many records are wanted, at least 1
   uint32_t field = kAllFields;  // of updates and read-modify-writes: the one to write anew
-
-  // Of traces only:
-  std::string_view key{};  // the record's name; good until the next operation is asked for
-  uint64_t value_size = RecordValues::kBySizes;
-  uint32_t ttl_seconds = 0;  // 0: for ever
-  int64_t due_nanos = -1;    // since the run's begin; -1: whenever the load's schedule says
 };
 
 // Draws the operations of a run. Not thread-safe: one per thread; `inserts` is shared by all,

@@ -215,5 +215,48 @@ TEST(Help, NamesEveryFlag) {
   }
 }
 
+TEST(Config, ReadsTraces) {
+  const auto plain = Configure(Command::kRun, {{"trace", "t.csv"}});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->trace.file, "t.csv");
+  EXPECT_EQ(plain->trace.speed, 0);
+  EXPECT_EQ(plain->duration.count(), 0) << "to its end";
+  const auto all = Configure(Command::kRun, {{"trace", "t.csv"},
+                                             {"speed", "2.5"},
+                                             {"strict", "true"},
+                                             {"fill_on_miss", "true"},
+                                             {"seconds", "3"}});
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->trace.speed, 2.5);
+  EXPECT_TRUE(all->trace.strict);
+  EXPECT_TRUE(all->trace.fill_on_miss);
+  EXPECT_EQ(all->duration, std::chrono::seconds(3));
+}
+
+TEST(Config, RefusesWhatDoesNotGoWithATrace) {
+  const auto refused = [](Command command, Flags flags) {
+    const auto config = Configure(command, flags);
+    EXPECT_TRUE(absl::IsInvalidArgument(config.status())) << config.status();
+    return std::string(config.status().message());
+  };
+  const std::pair<std::string, std::string> trace{"trace", "t.csv"};
+  for (const char* speed : {"-1", "x", "nan", "inf", "0.0009", "1e7", ""}) {
+    EXPECT_THAT(refused(Command::kRun, {trace, {"speed", speed}}),
+                HasSubstr("it must be 0 or a number from 0.001 to 1000000"));
+  }
+  const Flags others = {{"workload", "a"},    {"distribution", "uniform"},
+                        {"key_size", "16"},   {"value_size", "5"},
+                        {"rate", "5"},        {"sweep", "5,6"},
+                        {"baseline", "true"}, {"agents", "h:1"}};
+  for (const auto& other : others) {
+    EXPECT_THAT(refused(Command::kRun, {trace, other}),
+                HasSubstr("--" + other.first + " is not allowed with --trace"));
+  }
+  EXPECT_THAT(refused(Command::kCompare, {trace}), HasSubstr("not allowed for compare"));
+  EXPECT_THAT(refused(Command::kLoad, {trace}), HasSubstr("not allowed for load"));
+  EXPECT_THAT(refused(Command::kRun, {{"speed", "2"}}), HasSubstr("without --trace"));
+  EXPECT_THAT(refused(Command::kRun, {{"strict", "true"}}), HasSubstr("without --trace"));
+}
+
 }  // namespace
 }  // namespace verbena::bench

@@ -1,6 +1,7 @@
 // A store in this process, for tests of the generator: answers at the next poll.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -17,6 +18,7 @@ namespace verbena::bench {
 struct MemoryStore {
   std::mutex mutex;
   std::map<std::string, std::string, std::less<>> map;
+  std::map<std::string, std::chrono::seconds> ttls;
 };
 
 class MemoryBackend : public Backend {
@@ -29,6 +31,16 @@ class MemoryBackend : public Backend {
   }
   absl::Status SubmitWrite(uint32_t slot, std::string_view key, std::string_view value) override {
     if (status_.ok()) pending_.push_back({slot, Kind::kWrite, key, value});
+    return status_;
+  }
+  // Times to live are noted, and nothing goes.
+  absl::Status SubmitWriteWith(uint32_t slot, std::string_view key, std::string_view value,
+                               const WriteOptions& options) override {
+    if (status_.ok()) {
+      pending_.push_back({slot, Kind::kWrite, key, value, 0, options.condition});
+      std::lock_guard lock(store_->mutex);
+      store_->ttls[std::string(key)] = options.ttl;
+    }
     return status_;
   }
   absl::Status SubmitDelete(uint32_t slot, std::string_view key) override {
@@ -69,6 +81,7 @@ class MemoryBackend : public Backend {
     std::string_view key;
     std::string_view value;  // kScan: the prefix
     uint32_t count = 0;
+    WriteOptions::Condition condition = WriteOptions::Condition::kNone;
   };
 
   void Answer(const Pending& operation) {
@@ -77,6 +90,7 @@ class MemoryBackend : public Backend {
     const bool is_read = operation.kind == Kind::kRead;
     std::string value;
     bool found = true;
+    absl::Status refused = absl::NotFoundError("absent");
     {
       std::lock_guard lock(store_->mutex);
       if (is_read) {
@@ -88,14 +102,22 @@ class MemoryBackend : public Backend {
         found = at != store_->map.end();
         if (found) store_->map.erase(at);
       } else {
-        store_->map[std::string(operation.key)] = operation.value;
+        const bool there = store_->map.contains(operation.key);
+        if (operation.condition == WriteOptions::Condition::kIfAbsent && there) {
+          found = false;
+          refused = absl::AlreadyExistsError("present");
+        } else if (operation.condition == WriteOptions::Condition::kIfPresent && !there) {
+          found = false;
+        } else {
+          store_->map[std::string(operation.key)] = operation.value;
+        }
       }
     }
     if (is_read) {
       sink_->OnRead(operation.slot, found ? absl::OkStatus() : absl::NotFoundError("absent"),
                     value);
     } else {
-      sink_->OnWrite(operation.slot, found ? absl::OkStatus() : absl::NotFoundError("absent"));
+      sink_->OnWrite(operation.slot, found ? absl::OkStatus() : refused);
     }
   }
 
