@@ -34,14 +34,17 @@ absl::Status VerbenaBackend::SubmitRead(uint32_t slot, std::string_view key) {
                                 });
 }
 
+ChangeCallback VerbenaBackend::BeginChange(uint32_t slot) {
+  Began(slot);
+  return [this, slot](const absl::Status& status, const ChangeResult&) {
+    Ended(slot, status);
+    if (sink_ != nullptr) sink_->OnWrite(slot, status);
+  };
+}
+
 absl::Status VerbenaBackend::SubmitWrite(uint32_t slot, std::string_view key,
                                          std::string_view value) {
-  Began(slot);
-  return connection_->SubmitPut(key, value,
-                                [this, slot](const absl::Status& status, const ChangeResult&) {
-                                  Ended(slot, status);
-                                  if (sink_ != nullptr) sink_->OnWrite(slot, status);
-                                });
+  return connection_->SubmitPut(key, value, BeginChange(slot));
 }
 
 absl::Status VerbenaBackend::SubmitWriteWith(uint32_t slot, std::string_view key,
@@ -58,21 +61,11 @@ absl::Status VerbenaBackend::SubmitWriteWith(uint32_t slot, std::string_view key
       break;
   }
   if (options.ttl.count() > 0) put.ttl = options.ttl;
-  return connection_->SubmitPut(
-      key, value,
-      [this, slot](const absl::Status& status, const ChangeResult&) {
-        if (sink_ != nullptr) sink_->OnWrite(slot, status);
-      },
-      put);
+  return connection_->SubmitPut(key, value, BeginChange(slot), put);
 }
 
 absl::Status VerbenaBackend::SubmitDelete(uint32_t slot, std::string_view key) {
-  Began(slot);
-  return connection_->SubmitDelete(key,
-                                   [this, slot](const absl::Status& status, const ChangeResult&) {
-                                     Ended(slot, status);
-                                     if (sink_ != nullptr) sink_->OnWrite(slot, status);
-                                   });
+  return connection_->SubmitDelete(key, BeginChange(slot));
 }
 
 absl::Status VerbenaBackend::SubmitScan(uint32_t slot, std::string_view start,

@@ -55,6 +55,8 @@ class VerbenaBackend : public Backend {
   };
 
   int Scan();
+  // What the change that begins now ends with.
+  ChangeCallback BeginChange(uint32_t slot);
   void Began(uint32_t slot) {
     if (slot >= answers_before_.size()) answers_before_.resize(slot + 1);
     answers_before_[slot] = answers_;

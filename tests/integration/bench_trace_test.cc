@@ -191,6 +191,29 @@ TEST_F(BenchTrace, APipeWithNothingInItCanBeInterrupted) {
   EXPECT_EQ(ended.json["trace"]["bad_lines"], 0);
 }
 
+// A trace of writes alone notices that its server has gone, too.
+TEST_F(BenchTrace, AServerThatIsKilledEndsIt) {
+  auto server = ServerProcess::Start();
+  ASSERT_TRUE(server.ok()) << server.status();
+  ServerProcess* const others = std::exchange(server_, server->get());
+  std::ofstream trace(trace_);
+  for (int i = 0; i < 1000; ++i) trace << i << ",k" << i << ",4,64,1,set,0\n";
+  trace.close();
+  auto process =
+      Process::Start(Options({"--trace=" + trace_, "--speed=20", "--timeout_seconds=2"}));
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (Cli({"get", "00k0"}).size() != 64u && std::chrono::steady_clock::now() < deadline) {
+  }
+  server_->process().Signal(SIGKILL);
+  server_ = others;
+  ASSERT_TRUE(process.ok()) << process.status();
+  const Ended ended = AtEnd(**process);
+  EXPECT_EQ(ended.code, 3) << ended.out << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("ENDED EARLY"));
+  EXPECT_TRUE(ended.json.contains("connection_lost"));
+  EXPECT_LT(ended.json["seconds"], 30);
+}
+
 TEST_F(BenchTrace, FilesThatAreNoTracesAreTold) {
   const auto refused = [this](std::vector<std::string> args) {
     auto process = Process::Start(Options(std::move(args)));
