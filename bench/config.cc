@@ -264,6 +264,7 @@ absl::Status TraceIsOnly(const char* flag, std::string_view why) {
 // What cannot be together with a trace, and what without one.
 absl::Status CheckTrace(const Properties& properties, const Config& config) {
   if (config.trace.file.empty()) {
+    if (WasGiven("trace")) return BadFlag("trace", FLAGS_trace, "the name of a file or a pipe");
     for (const char* flag : {"speed", "strict", "fill_on_miss"}) {
       if (!WasGiven(flag)) continue;
       return absl::InvalidArgumentError(

@@ -118,7 +118,7 @@ int ExitStatusOf(const Config& config, const RunResult& result) {
   if (result.trace.has_value()) {
     const TraceFacts& facts = result.trace->facts;
     if (facts.stopped || !facts.unreadable.empty()) return 2;
-    if (facts.requests == 0 && !result.interrupted) return 2;
+    if (!result.interrupted && (facts.requests == 0 || result.seconds <= 0)) return 2;
   }
   return result.interrupted ? 130 : 0;
 }

@@ -88,6 +88,11 @@ TraceReader::Taken TraceReader::Take(TraceBatch* batch) {
   return Taken::kSome;
 }
 
+void TraceReader::GiveBack(const TraceBatch& batch) {
+  std::lock_guard lock(mutex_);
+  facts_.requests -= batch.size();
+}
+
 void TraceReader::Await(std::chrono::nanoseconds time) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, time, [this] { return !ready_.empty() || over_; });

@@ -31,7 +31,7 @@ struct TraceOptions {
 // What has become of a trace.
 struct TraceFacts {
   uint64_t lines = 0;                // read so far, empty ones not counted
-  uint64_t requests = 0;             // that were dealt out
+  uint64_t requests = 0;             // that threads have begun
   uint64_t bad_lines = 0;            // that were passed over, or the one that ended it
   std::vector<std::string> reasons;  // of the first kReasons of them: "line 7: ..."
   bool stopped = false;              // by a bad line, as `strict` has it
@@ -47,6 +47,7 @@ class TraceBatch {
   // The next one; not where it is empty.
   TraceRequest& front() { return requests_[next_]; }
   void Pop() { ++next_; }
+  size_t size() const { return requests_.size() - next_; }
   // Time 0 of TraceRequest::due_nanos, for all threads the same: when the first batch was taken.
   int64_t begin_ticks() const { return begin_ticks_; }
 
@@ -71,6 +72,9 @@ class TraceReader {
   static absl::StatusOr<std::unique_ptr<TraceReader>> Open(TraceOptions options);
   // Does not wait for a pipe.
   ~TraceReader();
+
+  // Of a thread that stops before it has replayed all of them.
+  void GiveBack(const TraceBatch& batch);
 
   // Fills an empty batch. Never waits for the file.
   Taken Take(TraceBatch* batch);

@@ -82,6 +82,7 @@ void Worker::EndOfTrace(bool stopped) {
   const int64_t now = clock_.Now();
   int64_t end = stopped ? now : trace_->last_due_ticks;
   if (stopped && !trace_->requests.empty()) end = std::min(end, DueTicks());
+  trace_->reader->GiveBack(trace_->requests);
   schedule_end_nanos_ = MonotonicNanos() - static_cast<int64_t>(clock_.Nanos(end, now));
 }
 

@@ -188,6 +188,7 @@ TEST_F(BenchTrace, APipeWithNothingInItCanBeInterrupted) {
   EXPECT_EQ(ended.code, 130) << ended.out << ended.err;
   EXPECT_THAT(ended.out, HasSubstr("INTERRUPTED"));
   EXPECT_EQ(ended.json["ops"]["update"]["count"], 1);
+  EXPECT_EQ(ended.json["trace"]["requests"], 1);
   EXPECT_EQ(ended.json["trace"]["bad_lines"], 0);
 }
 
@@ -212,6 +213,9 @@ TEST_F(BenchTrace, AServerThatIsKilledEndsIt) {
   EXPECT_THAT(ended.out, HasSubstr("ENDED EARLY"));
   EXPECT_TRUE(ended.json.contains("connection_lost"));
   EXPECT_LT(ended.json["seconds"], 30);
+  // Those that were taken and not begun do not count.
+  EXPECT_LT(ended.json["trace"]["requests"], 1000);
+  EXPECT_LE(ended.json["trace"]["requests"], ended.json["ops"]["update"]["count"]);
 }
 
 TEST_F(BenchTrace, FilesThatAreNoTracesAreTold) {
@@ -224,9 +228,13 @@ TEST_F(BenchTrace, FilesThatAreNoTracesAreTold) {
   };
   EXPECT_THAT(refused({"--trace=/no/such/file"}), HasSubstr("No such file"));
   EXPECT_THAT(refused({"--trace=/"}), HasSubstr("folder"));
+  EXPECT_THAT(refused({"--trace="}), HasSubstr("the name of a file"));
   EXPECT_THAT(refused({"--trace=x", "--speed=-1"}), HasSubstr("0.001 to 1000000"));
   EXPECT_THAT(refused({"--strict"}), HasSubstr("without --trace"));
   EXPECT_THAT(Replay("").out, HasSubstr("NOTHING TO DO"));
+  const Ended warm = Replay("0,w,1,5,1,set,0\n", {"--warmup_seconds=100"});
+  EXPECT_THAT(warm.out, HasSubstr("NOTHING MEASURED"));
+  EXPECT_EQ(warm.code, 2);
 }
 
 }  // namespace
