@@ -44,8 +44,8 @@ Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 // fork, perhaps by one of the callbacks that run here, everything behind it is the parent's, and
 // stays as it is.
 Connection::~Connection() {
-  {
-    // With assertions on: no other thread is in a call.
+  if (!impl_->forked()) {
+    // With assertions on: no other thread is in a call. (After a fork the parent's may be.)
     [[maybe_unused]] const Impl::Use alone(*impl_);
   }
   impl_->Close();
