@@ -153,14 +153,16 @@ TEST_F(BenchTest, RunReportsWhatItDid) {
 }
 
 TEST_F(BenchTest, ScansReportWhatTheyFound) {
-  const Outcome outcome = Bench(Args("run", {"--workload=e", "--operations=1000", "--threads=2"}));
+  const int operations = Scaled(1000, 400);
+  const Outcome outcome = Bench(
+      Args("run", {"--workload=e", "--operations=" + std::to_string(operations), "--threads=2"}));
   ASSERT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("YCSB-E"));
   EXPECT_THAT(outcome.out, HasSubstr("one operation at a time"));
   EXPECT_THAT(outcome.out, HasSubstr("items/s"));
   const Json json = ReadJson();
   const Json& scan = json["ops"]["scan"];
-  EXPECT_EQ(scan["count"].get<int>() + json["ops"]["insert"]["count"].get<int>(), 1000);
+  EXPECT_EQ(scan["count"].get<int>() + json["ops"]["insert"]["count"].get<int>(), operations);
   EXPECT_EQ(scan["errors"], 0);
   EXPECT_THAT(scan["latency_us"]["p50"].get<double>(), Gt(0));
   EXPECT_THAT(json["scans"]["items_s"].get<double>(), Gt(0));
